@@ -1,0 +1,42 @@
+"""Classify a scene that is never seen whole, by looking where the expected information gain is largest."""
+
+from infogaze.agent import Agent, Episode, Look
+from infogaze.backbone import Backbone, GlimpseBackbone
+from infogaze.belief import Belief
+from infogaze.model import Model, ModelConfig, build
+from infogaze.noise import scene_seeds
+from infogaze.policies import Choice, GainPolicy, RandomPolicy, RasterPolicy
+from infogaze.presets import PRESETS, Preset, preset
+from infogaze.sensing import GlimpseGrid, ImageSensor, Sensor
+from infogaze.stopping import Confident, LittleToGain
+from infogaze.weights import ModelFolderError, load, save
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "PRESETS",
+    "Agent",
+    "Backbone",
+    "Belief",
+    "Choice",
+    "Confident",
+    "Episode",
+    "GainPolicy",
+    "GlimpseBackbone",
+    "GlimpseGrid",
+    "ImageSensor",
+    "LittleToGain",
+    "Look",
+    "Model",
+    "ModelConfig",
+    "ModelFolderError",
+    "Preset",
+    "RandomPolicy",
+    "RasterPolicy",
+    "Sensor",
+    "build",
+    "load",
+    "preset",
+    "save",
+    "scene_seeds",
+]

@@ -1,0 +1,244 @@
+"""What a user drives: an `Agent` holds a trained model, an `Episode` classifies a batch of scenes it never sees whole.
+
+An episode receives glimpses and nothing else. It has no image, so nothing it says can depend on what was not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int, Num
+from torch import Tensor
+
+from infogaze.belief import Belief
+from infogaze.features import to_pixels
+from infogaze.model import Model, ModelConfig
+from infogaze.noise import SceneNoise, scene_seeds
+from infogaze.policies import Choice, GainPolicy, Policy, RandomPolicy
+from infogaze.sensing import Sensor, require_inside
+from infogaze.stopping import StopRule
+
+Location = Num[Tensor, "B 2"] | Num[Tensor, "2"] | Sequence[float] | Sequence[Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look of a batch of scenes left behind."""
+
+    location: Num[Tensor, "B 2"]
+    """Row and column of the glimpses' top-left pixels."""
+    probabilities: Float[Tensor, "B classes"]
+    """Class probabilities after the look."""
+    entropy: Float[Tensor, " B"]
+    """Their entropy in nats."""
+    gain: Float[Tensor, "B rows cols"]
+    """The map that chose the location, in nats; zeros where none did."""
+
+
+class Agent:
+    """A trained model with the budget and the samples it was made for."""
+
+    def __init__(
+        self,
+        model: Model,
+        classes: Sequence[str],
+        *,
+        looks: int = 7,
+        samples: int = 20,
+        config: ModelConfig | None = None,
+    ) -> None:
+        self.model = model.eval()
+        self.classes = tuple(classes)
+        self.looks = looks
+        self.samples = samples
+        self.config = config
+        """The sizes the model was built from; an agent around a model of the user's own has none, and cannot be saved."""
+        if config is not None and len(self.classes) != config.classes:
+            raise ValueError(f"{len(self.classes)} class names for a model of {config.classes} classes")
+
+    def episode(
+        self,
+        batch: int = 1,
+        seed: int | Sequence[int] | Int[Tensor, " B"] = 0,
+        *,
+        budget: int | None = None,
+        first: Location | None = None,
+        policy: Policy | None = None,
+        stop: StopRule | None = None,
+    ) -> Episode:
+        """Begin to look at `batch` scenes.
+
+        `seed` is one number for the batch, or one a scene: equal seeds and glimpses give equal outcomes in any batch. The first
+        look is at random, or at `first`. The policy is the model's gain unless another is given; the budget is the model's own.
+        """
+        if batch < 1:
+            raise ValueError(f"batch is {batch}; it must be at least 1")
+        budget = self.looks if budget is None else budget
+        if budget < 1:
+            raise ValueError(f"budget is {budget}; it must be at least 1 look")
+        if isinstance(seed, int):
+            seeds = scene_seeds(seed, batch)
+        else:
+            seeds = torch.as_tensor(seed, dtype=torch.int64)
+            if seeds.shape != (batch,):
+                raise ValueError(f"{seeds.numel()} seeds for {batch} scenes; give one a scene, or one for all")
+        policy = GainPolicy(self.samples) if policy is None else policy
+        return Episode(self.model, seeds.to(self.model.device), budget, policy, stop, first)
+
+    def run(
+        self,
+        sensor: Sensor,
+        budget: int | None = None,
+        *,
+        batch: int = 1,
+        seed: int | Sequence[int] | Int[Tensor, " B"] = 0,
+        first: Location | None = None,
+        policy: Policy | None = None,
+        stop: StopRule | None = None,
+    ) -> Episode:
+        """Look through a sensor until the budget is spent or the stop rule fires; the finished episode tells all."""
+        episode = self.episode(batch, seed, budget=budget, first=first, policy=policy, stop=stop)
+        while not episode.done:
+            episode.observe(sensor.look(episode.next_location()))
+        return episode
+
+
+class Episode:
+    """The blind loop over a batch of scenes: ask where to look, look, tell what was seen."""
+
+    def __init__(
+        self,
+        model: Model,
+        seeds: Int[Tensor, " B"],
+        budget: int,
+        policy: Policy,
+        stop: StopRule | None,
+        first: Location | None,
+    ) -> None:
+        self._model = model
+        self._seeds = seeds
+        self._policy = policy
+        self._stop = stop
+        self.batch = len(seeds)
+        """Number of scenes."""
+        self.budget = budget
+        """The most looks a scene gets."""
+        self.history: list[Look] = []
+        """One record a look."""
+        self.stopped: Bool[Tensor, " B"] = torch.zeros_like(seeds, dtype=torch.bool)
+        """The scenes that the stop rule has ended. What is observed of them afterwards is not used."""
+        with torch.no_grad():
+            self._belief = model.backbone.start(self.batch)
+        self._candidates = torch.ones(self.batch, model.grid.places, dtype=torch.bool, device=seeds.device)
+        self._probabilities: Tensor | None = None
+        self._chosen_by = self._no_gain()
+        self._next: Choice | None = None
+        if first is not None:
+            self._next = Choice(self._locations(first), self._no_gain())
+
+    @property
+    def done(self) -> bool:
+        """Whether the budget is spent, or every scene has stopped or has no place left."""
+        if len(self.history) >= self.budget:
+            return True
+        return bool((self.stopped | ~self._candidates.any(1)).all())
+
+    @property
+    def belief(self) -> Belief:
+        """What is held of the scenes now."""
+        return self._belief
+
+    @property
+    def probabilities(self) -> Float[Tensor, "B classes"]:
+        """The class probabilities after the looks so far; before the first look, all labels are equally likely."""
+        if self._probabilities is None:
+            with torch.no_grad():
+                classes = self._model.backbone.classify(self._belief).shape[-1]
+            return torch.full((self.batch, classes), 1.0 / classes, device=self._seeds.device)
+        return self._probabilities
+
+    @property
+    def gain(self) -> Float[Tensor, "B rows cols"]:
+        """The map that chose the last location, in nats, finite everywhere; zeros where no map chose it."""
+        return self._grid_map(self._chosen_by)
+
+    @property
+    def next_gain(self) -> Float[Tensor, "B rows cols"]:
+        """The map that will choose the next location."""
+        return self._grid_map(self._plan().gain)
+
+    @property
+    def candidates(self) -> Bool[Tensor, "B rows cols"]:
+        """The places that may still be chosen."""
+        return self._grid_map(self._candidates)
+
+    def next_location(self) -> Num[Tensor, "B 2"]:
+        """Where to look next: row and column of the glimpse's top-left pixel. The same until something is observed."""
+        if self.done:
+            raise RuntimeError(f"the episode is done after {len(self.history)} looks; begin another")
+        choice = self._plan()
+        self._chosen_by = choice.gain
+        return choice.location
+
+    @torch.no_grad()
+    def observe(self, glimpse: Tensor, at: Location | None = None) -> None:
+        """Take in the glimpses [B, C, g, g] seen at `next_location()`, or `at` any other place, fractions of a pixel too."""
+        if self.done:
+            raise RuntimeError(f"the episode is done after {len(self.history)} looks; begin another")
+        if at is None and self._next is None:
+            raise RuntimeError("observe() needs a location: call next_location() first, or give at=")
+        pixels = self._pixels(glimpse)
+        location = self._locations(at) if at is not None else self._plan().location
+        chosen_by = self._no_gain() if self._next is None else self._next.gain
+        running = ~self.stopped
+        content = self._model.backbone.features(pixels)
+        updated = self._model.backbone.update(self._belief, content, location)
+        probabilities = self._model.backbone.classify(updated).exp()
+        self._probabilities = torch.where(running[:, None], probabilities, self.probabilities)
+        self._belief = updated.where(running, self._belief)
+        self._candidates = self._candidates & ~(self._model.grid.at(location) & running[:, None])
+        self._chosen_by, self._next = chosen_by, None
+        entropy = torch.special.entr(self._probabilities).sum(1)
+        self.history.append(Look(location, self._probabilities, entropy, self._grid_map(chosen_by)))
+        if self._stop is not None and not self.done:
+            self.stopped = self.stopped | self._stop(self)
+
+    @torch.no_grad()
+    def _plan(self) -> Choice:
+        if self._next is None:
+            policy: Policy = self._policy if self.history else RandomPolicy()
+            noise = SceneNoise(self._seeds, len(self.history))
+            self._next = policy(self._model, self._belief, self._candidates, noise)
+        return self._next
+
+    def _no_gain(self) -> Tensor:
+        return torch.zeros(self._candidates.shape, device=self._candidates.device)
+
+    def _grid_map(self, values: Tensor) -> Tensor:
+        return values.view(self.batch, self._model.grid.rows, self._model.grid.cols)
+
+    def _locations(self, at: Location) -> Tensor:
+        locations = torch.as_tensor(at, device=self._seeds.device)
+        if locations.shape not in {(2,), (self.batch, 2)}:
+            raise ValueError(
+                f"a location has shape {tuple(locations.shape)}; (2,) or ({self.batch}, 2) is allowed: row, column"
+            )
+        grid = self._model.grid
+        require_inside(locations, grid.height - grid.glimpse, grid.width - grid.glimpse)
+        return locations.expand(self.batch, 2)
+
+    def _pixels(self, glimpse: Tensor) -> Tensor:
+        side = self._model.grid.glimpse
+        shape = tuple(glimpse.shape)
+        if len(shape) != 4 or shape[0] != self.batch or shape[2:] != (side, side):
+            raise ValueError(f"glimpses have shape {shape}; ({self.batch}, channels, {side}, {side}) is expected")
+        glimpse = glimpse.to(self._seeds.device)
+        if glimpse.dtype == torch.uint8:
+            return to_pixels(glimpse)
+        if not glimpse.is_floating_point():
+            raise ValueError(f"glimpses are {glimpse.dtype}; uint8, or float in [0, 1], is expected")
+        if not bool(((glimpse >= 0) & (glimpse <= 1)).all()):
+            raise ValueError("float glimpses must lie in [0, 1] with no NaN; give uint8 for 0 to 255")
+        return to_pixels(glimpse.float())

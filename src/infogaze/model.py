@@ -1,0 +1,168 @@
+"""The parts together: what is believed, imagined and expected of a scene, as batched tensors (figure 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Num
+from torch import Tensor, nn
+
+from infogaze.backbone import Backbone, GlimpseBackbone
+from infogaze.belief import AttentiveBeliefUpdate, Belief, BeliefUpdate
+from infogaze.classifier import Classifier
+from infogaze.decoder import Decoder
+from infogaze.features import GlimpseFeatures
+from infogaze.gain import Criterion, expected_information_gain
+from infogaze.posterior import Posterior
+from infogaze.sensing import GlimpseGrid
+
+_LOOKAHEAD_ELEMENTS = 1 << 26
+"""How many hidden elements a lookahead may hold at once: 256 MiB in float32. Larger ones are done in pieces."""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The sizes of a model. Anything that fits together is allowed; what does not is refused when the model is built."""
+
+    height: int
+    """Scene height in pixels."""
+    width: int
+    """Scene width in pixels."""
+    channels: int
+    """Colour channels of a scene."""
+    classes: int
+    """Number of labels."""
+    glimpse: int
+    """Side of a glimpse in pixels."""
+    stride: int
+    """Distance between neighbouring places in pixels."""
+    glimpse_widths: tuple[int, ...]
+    """Channels of the 3x3 convolutions of F_g, n_g of them; a last convolution takes in what is left of the glimpse."""
+    feature_size: int
+    """Dimensions of the features f."""
+    belief_size: int
+    """Dimensions of the hidden state h."""
+    latent_size: int
+    """Dimensions of the latent z."""
+    flow_layers: int
+    """n_s, how many times ActNorm, Flip and spline; 0 is the Gaussian posterior."""
+    spline_bins: int = 5
+    """Bins of each spline."""
+    spline_bound: float = 3.0
+    """The splines bend what lies between minus and plus this."""
+    attention_hops: int = 0
+    """Hops of structured self-attention in R; 0 is the plain update."""
+
+    def __post_init__(self) -> None:
+        positive = ("channels", "feature_size", "belief_size", "latent_size", "spline_bins")
+        for name in positive:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.classes < 2:
+            raise ValueError(f"classes is {self.classes}; it must be at least 2")
+        for name in ("flow_layers", "attention_hops"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
+        if self.spline_bins > 500:
+            raise ValueError(
+                f"spline_bins is {self.spline_bins}; it must be at most 500, each bin has a smallest width"
+            )
+        if not self.spline_bound > 0.0:
+            raise ValueError(f"spline_bound is {self.spline_bound}; it must be above 0")
+        if any(width < 1 for width in self.glimpse_widths):
+            raise ValueError(f"glimpse_widths are {self.glimpse_widths}; each must be at least 1")
+        if 2 * len(self.glimpse_widths) >= self.glimpse:
+            raise ValueError(
+                f"{len(self.glimpse_widths)} convolutions of 3x3 (glimpse_widths) need a glimpse of at least "
+                f"{2 * len(self.glimpse_widths) + 1} pixels, not {self.glimpse}"
+            )
+        _ = self.grid
+
+    @property
+    def grid(self) -> GlimpseGrid:
+        """The candidate places."""
+        return GlimpseGrid(self.height, self.width, self.glimpse, self.stride)
+
+
+class Model(nn.Module):
+    """A backbone that sees and names, a Partial VAE that imagines, and the gain that follows from both."""
+
+    def __init__(self, grid: GlimpseGrid, backbone: Backbone, posterior: Posterior, decoder: Decoder) -> None:
+        super().__init__()
+        self.grid = grid
+        self.backbone = backbone
+        self.posterior = posterior
+        self.decoder = decoder
+        self.log_variance = nn.Parameter(torch.zeros(()))
+        """log sigma^2 of the likelihood p(f | z), equation 4."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return self.log_variance.device
+
+    def imagine(self, belief: Belief, noise: Float[Tensor, "P B d"]) -> Float[Tensor, "P B L f"]:
+        """P feature maps of the complete scene, D(z) with z from q(z | h)."""
+        z, _ = self.posterior(belief.hidden).rsample_with_log_prob(noise)
+        return self.decoder(z)
+
+    def lookahead(
+        self, belief: Belief, content: Float[Tensor, "P B L f"], locations: Num[Tensor, "L 2"]
+    ) -> Float[Tensor, "P B L classes"]:
+        """log p(y | f~(l), h): the class distribution after a look at l, should it hold the imagined content."""
+        return self.backbone.classify(self.backbone.update(belief.unsqueeze(1), content, locations))
+
+    def gain(
+        self,
+        belief: Belief,
+        noise: Float[Tensor, "P B d"],
+        criterion: Criterion = expected_information_gain,
+        elements: int = _LOOKAHEAD_ELEMENTS,
+    ) -> Float[Tensor, "B L"]:
+        """What a look at each place is expected to be worth; in pieces of scenes and places of about `elements` hidden elements."""
+        samples, scenes, _ = noise.shape
+        row = samples * belief.hidden.shape[-1]
+        scenes_at_once = max(1, min(scenes, elements // (row * self.grid.places)))
+        places_at_once = max(1, min(self.grid.places, elements // row))
+        current = self.backbone.classify(belief)
+        locations = self.grid.locations(noise.device)
+        maps = []
+        for first in range(0, scenes, scenes_at_once):
+            some = slice(first, first + scenes_at_once)
+            content = self.imagine(belief[some], noise[:, some])  # [P, b, L, f]
+            values = []
+            for seen, where in zip(content.split(places_at_once, 2), locations.split(places_at_once), strict=True):
+                values.append(criterion(self.lookahead(belief[some], seen, where), current[some], seen))
+            maps.append(torch.cat(values, 1))
+        return torch.cat(maps)
+
+
+def build(config: ModelConfig, seed: int = 0) -> Model:
+    """A model with fresh weights, which the seed fixes."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return _build(config)
+
+
+def _build(config: ModelConfig) -> Model:
+    grid = config.grid
+    features = GlimpseFeatures(grid, config.channels, config.glimpse_widths, config.feature_size)
+    update = (
+        AttentiveBeliefUpdate(config.feature_size, config.belief_size, config.attention_hops)
+        if config.attention_hops
+        else BeliefUpdate(config.feature_size, config.belief_size)
+    )
+    return Model(
+        grid,
+        GlimpseBackbone(features, update, Classifier(config.belief_size, config.classes)),
+        Posterior(
+            config.belief_size,
+            config.latent_size,
+            config.feature_size,
+            config.flow_layers,
+            config.spline_bins,
+            config.spline_bound,
+        ),
+        Decoder(config.latent_size, config.feature_size, grid),
+    )

@@ -1,0 +1,66 @@
+"""Random numbers that belong to a scene: a counter-based stream, so that its batch, its neighbours and the device change nothing.
+
+Each number is a hash of (scene seed, look, position), made with the finaliser of SplitMix64 on 64-bit integers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+_GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
+_FIRST = 0xBF58476D1CE4E5B9 - (1 << 64)
+_SECOND = 0x94D049BB133111EB - (1 << 64)
+
+
+def scene_seeds(
+    seed: int, scenes: int, *, first: int = 0, device: torch.device | str | None = None
+) -> Int[Tensor, " B"]:
+    """The seeds of scenes `first` to `first + scenes - 1` of a set: scene i has the same one in any batch."""
+    index = torch.arange(first, first + scenes, device=device)
+    return _hash(_hash(torch.tensor(_wrap(seed), device=device)) + index)
+
+
+@dataclass(frozen=True)
+class SceneNoise:
+    """The random numbers of one look of every scene of a batch."""
+
+    seeds: Int[Tensor, " B"]
+    """One a scene."""
+    look: int
+    """Counted from 0; each look has numbers of its own."""
+
+    def uniform(self, *shape: int) -> Float[Tensor, "B ..."]:
+        """Uniform on (0, 1), independent, [B, *shape]."""
+        return self._uniform(2 * self.look, shape)
+
+    def normal(self, *shape: int) -> Float[Tensor, "B ..."]:
+        """Standard normal, independent, [B, *shape], by the Box-Muller transform."""
+        radius = torch.sqrt(-2.0 * torch.log(self._uniform(2 * self.look, shape)))
+        return radius * torch.cos(2.0 * math.pi * self._uniform(2 * self.look + 1, shape))
+
+    def _uniform(self, stream: int, shape: tuple[int, ...]) -> Tensor:
+        keys = _hash(self.seeds + _wrap((stream + 1) * _GOLDEN))  # [B]
+        position = torch.arange(math.prod(shape), device=self.seeds.device)
+        bits = _shift(_hash(keys[:, None] + position * _GOLDEN), 40)  # [B, n], 24 bits: all that float32 can tell apart
+        return ((bits + 0.5) * 2.0**-24).view(-1, *shape)
+
+
+def _hash(x: Tensor) -> Tensor:
+    x = (x ^ _shift(x, 30)) * _FIRST
+    x = (x ^ _shift(x, 27)) * _SECOND
+    return x ^ _shift(x, 31)
+
+
+def _shift(x: Tensor, by: int) -> Tensor:
+    """Logical shift to the right; torch's own keeps the sign."""
+    return (x >> by) & ((1 << (64 - by)) - 1)
+
+
+def _wrap(x: int) -> int:
+    """Any whole number as a signed 64-bit one."""
+    return (x + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -1,0 +1,44 @@
+"""What training minimises: the classification loss (equation 1) and the Partial VAE's loss (equations 2 and 4)."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from infogaze.posterior import prior_log_prob
+
+
+def classification_loss(
+    log_probabilities: Float[Tensor, "T B classes"], labels: Int[Tensor, " B"], smoothing: float = 0.0
+) -> Float[Tensor, ""]:
+    """Equation 1: cross-entropy, the mean over looks and scenes, in nats."""
+    classes = log_probabilities.shape[-1]
+    return functional.cross_entropy(
+        log_probabilities.reshape(-1, classes), labels.repeat(len(log_probabilities)), label_smoothing=smoothing
+    )
+
+
+def partial_vae_loss(
+    imagined: Float[Tensor, "T B L f"],  # D(z), z from q(z | h_t)
+    seen: Float[Tensor, "T B f"],  # content of the looks
+    places: Int[Tensor, "T B"],  # their index on the grid
+    z: Float[Tensor, "T B d"],
+    log_q: Float[Tensor, "T B"],  # log q(z | h_t)
+    log_variance: Float[Tensor, ""],
+) -> Float[Tensor, ""]:
+    """Equation 2: minus the ELBO of what was observed up to t, the mean over looks and scenes, in nats up to a constant.
+
+    The mask m_t of equation 4 keeps the places looked at up to t. Only those are compared, so features of the rest of the scene are
+    never computed.
+    """
+    looks, batch, size = seen.shape
+    index = places.t()[None, :, :, None].expand(looks, batch, looks, size)
+    guessed = imagined.gather(2, index)  # [T, B, T', f]: at look t, the imagined content of look t'
+    difference = guessed - seen.movedim(0, 1)
+    precise = torch.promote_types(difference.dtype, torch.float32)
+    error = difference.to(precise).square().sum(-1)  # [T, B, T']
+    observed = torch.ones(looks, looks, device=seen.device).tril()[:, None]  # [T, 1, T'], t' <= t
+    likelihood = 0.5 * (observed * (error * torch.exp(-log_variance) + size * log_variance)).sum(-1)  # [T, B]
+    return (likelihood + log_q - prior_log_prob(z)).mean()

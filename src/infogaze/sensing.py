@@ -1,0 +1,164 @@
+"""Where one may look, and what a look returns: the glimpse grid, the cutting of glimpses, and sensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float, Int, Num, Shaped
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class GlimpseGrid:
+    """The candidate places of a scene: square glimpses, a stride apart, from the top-left corner on."""
+
+    height: int
+    """Scene height in pixels."""
+    width: int
+    """Scene width in pixels."""
+    glimpse: int
+    """Side of a glimpse in pixels."""
+    stride: int
+    """Distance between neighbouring places in pixels."""
+
+    def __post_init__(self) -> None:
+        for name in ("height", "width", "glimpse", "stride"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.glimpse > min(self.height, self.width):
+            raise ValueError(f"a glimpse of {self.glimpse} pixels does not fit a scene of {self.height}x{self.width}")
+        if self.places < 2:
+            raise ValueError(
+                f"a stride of {self.stride} with a glimpse of {self.glimpse} leaves one place on a scene of "
+                f"{self.height}x{self.width}: there is no grid to choose from"
+            )
+
+    @property
+    def rows(self) -> int:
+        """Places from top to bottom."""
+        return (self.height - self.glimpse) // self.stride + 1
+
+    @property
+    def cols(self) -> int:
+        """Places from left to right."""
+        return (self.width - self.glimpse) // self.stride + 1
+
+    @property
+    def places(self) -> int:
+        """All places of the grid."""
+        return self.rows * self.cols
+
+    def locations(self, device: torch.device | str | None = None) -> Int[Tensor, "L 2"]:
+        """Row and column of the top-left pixel of every place, row by row."""
+        rows = torch.arange(self.rows, device=device) * self.stride
+        cols = torch.arange(self.cols, device=device) * self.stride
+        return torch.cartesian_prod(rows, cols).view(self.places, 2)
+
+    def coordinates(self, locations: Shaped[Tensor, "*batch 2"]) -> Float[Tensor, "*batch 2"]:
+        """Pixel locations on a scale from -1 (top, left) to 1 (bottom, right)."""
+        span = torch.tensor(
+            [max(self.height - self.glimpse, 1), max(self.width - self.glimpse, 1)], device=locations.device
+        )
+        return locations * (2.0 / span) - 1.0
+
+    def at(self, locations: Num[Tensor, "B 2"]) -> Bool[Tensor, "B L"]:
+        """Which place a location falls on: the one less than half a pixel away, if any."""
+        distance = locations[:, None] - self.locations(locations.device)  # [B, L, 2]
+        return (distance.abs() < 0.5).all(-1)
+
+
+def require_inside(locations: Num[Tensor, "*batch 2"], last_row: int, last_col: int) -> None:
+    """Refuse a location, row and column, that is not within 0 and the last allowed."""
+    inside = ((locations >= 0) & (locations <= torch.tensor([last_row, last_col], device=locations.device))).all(-1)
+    if not bool(inside.all()):
+        row, col = locations[~inside][0].tolist()
+        raise ValueError(
+            f"location ({row:g}, {col:g}) leaves the scene: rows 0 to {last_row} and columns 0 to {last_col} are allowed"
+        )
+
+
+def extract(
+    images: Shaped[Tensor, "B C H W"], locations: Num[Tensor, "B *looks 2"], size: int
+) -> Shaped[Tensor, "B *looks C {size} {size}"]:
+    """Cut the glimpses at these locations; between pixels (fractional locations) by bilinear interpolation.
+
+    Whole-pixel locations give the images' own type and values; fractional ones give float, uint8 scaled to [0, 1].
+    """
+    if locations.is_floating_point():
+        return _extract_between(images, locations, size)
+    return _cut(images, locations[..., 0], locations[..., 1], size)
+
+
+def extract_grid(images: Shaped[Tensor, "B C H W"], grid: GlimpseGrid) -> Shaped[Tensor, "B L C g g"]:
+    """Cut every glimpse of the grid."""
+    batch, channels = images.shape[:2]
+    windows = images.unfold(2, grid.glimpse, grid.stride).unfold(
+        3, grid.glimpse, grid.stride
+    )  # [B, C, rows, cols, g, g]
+    return windows.permute(0, 2, 3, 1, 4, 5).reshape(batch, grid.places, channels, grid.glimpse, grid.glimpse)
+
+
+def _cut(images: Tensor, top: Tensor, left: Tensor, size: int) -> Tensor:
+    height, width = images.shape[-2:]
+    span = torch.arange(size, device=images.device)
+    # The clamp matters only to the neighbours of the last pixel, whose weight is zero in the interpolation below.
+    rows = (top[..., None, None] + span[:, None]).clamp(max=height - 1)  # [B, *looks, g, 1]
+    cols = (left[..., None, None] + span).clamp(max=width - 1)  # [B, *looks, 1, g]
+    scene = torch.arange(images.shape[0], device=images.device).view(-1, *[1] * (rows.dim() - 1))
+    return images.permute(0, 2, 3, 1)[scene, rows, cols].movedim(-1, -3)  # [B, *looks, C, g, g]
+
+
+def _extract_between(images: Tensor, locations: Tensor, size: int) -> Tensor:
+    if not images.is_floating_point():
+        images = images / 255.0
+    corner = locations.floor()
+    below, right = (locations - corner).to(images.dtype)[..., None, None, None].unbind(locations.dim() - 1)
+    top, left = corner.long().unbind(-1)
+    upper = (1 - right) * _cut(images, top, left, size) + right * _cut(images, top, left + 1, size)
+    lower = (1 - right) * _cut(images, top + 1, left, size) + right * _cut(images, top + 1, left + 1, size)
+    return (1 - below) * upper + below * lower
+
+
+@runtime_checkable
+class Sensor(Protocol):
+    """Anything that can be pointed: a camera on a mount, a stage, a slow link. It is all an `Agent` ever asks."""
+
+    def look(self, where: Num[Tensor, "B 2"]) -> Num[Tensor, "B C g g"]:
+        """The glimpses whose top-left pixels are at `where` (row, column), uint8 or float in [0, 1]."""
+        ...
+
+
+class ImageSensor:
+    """A sensor over images already taken, which counts and logs every pixel it hands out."""
+
+    def __init__(self, images: Num[Tensor, "B C H W"], glimpse: int) -> None:
+        batch, _, height, width = images.shape
+        if not 1 <= glimpse <= min(height, width):
+            raise ValueError(f"a glimpse of {glimpse} pixels does not fit images of {height}x{width}")
+        self._images = images
+        self._glimpse = glimpse
+        self.reads: Int[Tensor, "B H W"] = torch.zeros(batch, height, width, dtype=torch.int64, device=images.device)
+        """How many times each pixel was handed out."""
+        self.log: list[Num[Tensor, "B 2"]] = []
+        """The locations asked for, in order."""
+
+    def look(self, where: Num[Tensor, "B 2"]) -> Num[Tensor, "B C g g"]:
+        """The glimpses at `where`; between pixels, every pixel that has a part in the interpolation counts as read."""
+        height, width = self._images.shape[-2:]
+        where = where.to(self._images.device)
+        require_inside(where, height - self._glimpse, width - self._glimpse)
+        self.log.append(where.clone())
+        first = where.floor()[..., None]  # [B, 2, 1]
+        last = where.ceil()[..., None] + self._glimpse
+        rows, cols = (torch.arange(n, device=where.device) for n in (height, width))
+        in_rows = (rows >= first[:, 0]) & (rows < last[:, 0])  # [B, H]
+        in_cols = (cols >= first[:, 1]) & (cols < last[:, 1])  # [B, W]
+        self.reads += in_rows[:, :, None] & in_cols[:, None, :]
+        return extract(self._images, where, self._glimpse)
+
+    @property
+    def pixels_read(self) -> Int[Tensor, " B"]:
+        """How many different pixels of each scene were handed out."""
+        return (self.reads > 0).flatten(1).sum(1)

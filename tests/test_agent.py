@@ -1,0 +1,369 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from infogaze import (
+    Agent,
+    Backbone,
+    Belief,
+    Confident,
+    Episode,
+    GainPolicy,
+    ImageSensor,
+    LittleToGain,
+    Model,
+    ModelConfig,
+    RandomPolicy,
+    RasterPolicy,
+    build,
+    scene_seeds,
+)
+from infogaze.gain import CRITERIA
+from infogaze.policies import Policy
+from tests.tiny import CONFIG, tiny_agent
+
+AGENT = tiny_agent()
+SIZE = (CONFIG.channels, CONFIG.height, CONFIG.width)
+
+
+def scenes(count: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 256, (count, *SIZE), generator=generator).to(torch.uint8)
+
+
+def windows(episode: Episode, count: int) -> Tensor:
+    """The union of the windows looked at, drawn pixel by pixel."""
+    union = torch.zeros(count, CONFIG.height, CONFIG.width, dtype=torch.bool)
+    for look in episode.history:
+        for scene, (row, col) in enumerate(look.location.tolist()):
+            union[scene, row : row + CONFIG.glimpse, col : col + CONFIG.glimpse] = True
+    return union
+
+
+@given(seed=st.integers(0, 2**40), batch=st.integers(1, 3), budget=st.integers(1, 6))
+def test_unseen_pixels_cannot_change_the_outcome(seed: int, batch: int, budget: int) -> None:
+    images = scenes(batch, seed)
+    sensor = ImageSensor(images, CONFIG.glimpse)
+    episode = AGENT.run(sensor, budget, batch=batch, seed=seed)
+    union = windows(episode, batch)[:, None].expand_as(images)
+    other = torch.where(union, images, 255 - images)
+    again = AGENT.run(ImageSensor(other, CONFIG.glimpse), budget, batch=batch, seed=seed)
+    for look, same in zip(episode.history, again.history, strict=True):
+        assert torch.equal(look.location, same.location)
+        assert torch.equal(look.probabilities, same.probabilities)
+        assert torch.equal(look.gain, same.gain)
+
+
+@given(seed=st.integers(0, 2**40), batch=st.integers(1, 3))
+def test_exactly_the_union_of_the_windows_is_read(seed: int, batch: int) -> None:
+    sensor = ImageSensor(scenes(batch, seed), CONFIG.glimpse)
+    episode = AGENT.run(sensor, batch=batch, seed=seed)
+    union = windows(episode, batch)
+    assert torch.equal(sensor.reads > 0, union)
+    assert torch.equal(sensor.pixels_read, union.flatten(1).sum(1))
+
+
+def test_a_pixel_inside_a_window_does_change_the_outcome() -> None:
+    images = scenes(1)
+    sensor = ImageSensor(images, CONFIG.glimpse)
+    episode = AGENT.run(sensor)
+    union = windows(episode, 1)[:, None].expand_as(images)
+    seen = AGENT.run(ImageSensor(torch.where(union, 255 - images, images), CONFIG.glimpse))
+    assert not torch.equal(episode.probabilities, seen.probabilities)
+
+
+@given(batch=st.integers(2, 7), seed=st.integers(0, 1000))
+def test_a_scenes_outcome_does_not_depend_on_its_neighbours(batch: int, seed: int) -> None:
+    images = scenes(batch, seed)
+    together = AGENT.run(ImageSensor(images, CONFIG.glimpse), batch=batch, seed=seed)
+    seeds = scene_seeds(seed, batch)
+    for scene in range(batch):
+        sensor = ImageSensor(images[scene : scene + 1], CONFIG.glimpse)
+        alone = AGENT.run(sensor, batch=1, seed=seeds[scene : scene + 1])
+        for look, same in zip(together.history, alone.history, strict=True):
+            assert torch.equal(look.location[scene], same.location[0])
+            torch.testing.assert_close(look.probabilities[scene], same.probabilities[0])
+            torch.testing.assert_close(look.gain[scene], same.gain[0], atol=1e-5, rtol=1e-4)
+
+
+def test_the_same_seed_gives_the_same_outcome_and_another_seed_another() -> None:
+    def outcome(seed: int) -> tuple[Tensor, Tensor]:
+        episode = AGENT.run(ImageSensor(scenes(4), CONFIG.glimpse), batch=4, seed=seed)
+        return torch.stack([look.location for look in episode.history]), episode.probabilities
+
+    first, again, other = outcome(3), outcome(3), outcome(4)
+    assert torch.equal(first[0], again[0])
+    assert torch.equal(first[1], again[1])
+    assert not torch.equal(first[0], other[0])
+
+
+def test_batches_may_hold_equal_scenes_with_equal_seeds() -> None:
+    images = scenes(1).expand(3, -1, -1, -1)
+    episode = AGENT.run(ImageSensor(images, CONFIG.glimpse), batch=3, seed=[5, 5, 5])
+    assert torch.equal(episode.history[-1].location[0], episode.history[-1].location[2])
+
+
+def test_the_contract_of_an_episode() -> None:
+    episode = AGENT.episode(batch=2, seed=0)
+    grid = CONFIG.grid
+    assert episode.probabilities.tolist() == [[pytest.approx(1 / 3)] * 3] * 2
+    assert not episode.done
+    images = scenes(2)
+    looks = 0
+    while not episode.done:
+        where = episode.next_location()
+        assert where.dtype == torch.int64
+        assert where.shape == (2, 2)
+        assert torch.equal(where, episode.next_location()), "asking twice changes nothing"
+        glimpse = torch.stack(
+            [image[:, r : r + 4, c : c + 4] for image, (r, c) in zip(images, where.tolist(), strict=True)]
+        )
+        episode.observe(glimpse)
+        looks += 1
+        assert episode.gain.shape == (2, grid.rows, grid.cols)
+        assert episode.gain.isfinite().all()
+        assert episode.candidates.sum((1, 2)).tolist() == [grid.places - looks] * 2
+        assert torch.equal(episode.gain, episode.history[-1].gain)
+        torch.testing.assert_close(episode.probabilities.sum(1), torch.ones(2))
+        entropy = -(episode.probabilities * episode.probabilities.log()).sum(1)
+        torch.testing.assert_close(episode.history[-1].entropy, entropy)
+    assert looks == AGENT.looks == len(episode.history)
+    with pytest.raises(RuntimeError, match="done after 4 looks"):
+        episode.next_location()
+    with pytest.raises(RuntimeError, match="done after 4 looks"):
+        episode.observe(glimpse)
+
+
+def test_the_next_location_is_where_the_gain_is_largest_among_the_candidates() -> None:
+    episode = AGENT.episode(batch=3, seed=1)
+    images = scenes(3)
+    sensor = ImageSensor(images, CONFIG.glimpse)
+    while not episode.done:
+        left = episode.candidates.flatten(1)
+        where = episode.next_location()
+        if episode.history:
+            best = episode.gain.flatten(1).masked_fill(~left, -torch.inf).argmax(1)
+            assert torch.equal(CONFIG.grid.locations()[best], where)
+        episode.observe(sensor.look(where))
+
+
+@pytest.mark.parametrize("policy", [GainPolicy(3), RandomPolicy(), RasterPolicy()])
+def test_no_place_is_looked_at_twice_and_all_places_can_be(policy: Policy) -> None:
+    places = CONFIG.grid.places
+    episode = AGENT.run(ImageSensor(scenes(2), CONFIG.glimpse), places + 5, batch=2, policy=policy)
+    assert len(episode.history) == places, "no place is left before the budget is"
+    for scene in range(2):
+        seen = {tuple(look.location[scene].tolist()) for look in episode.history}
+        assert len(seen) == places
+    assert not episode.candidates.any()
+
+
+def test_random_first_looks_are_uniform_over_the_grid() -> None:
+    # 30 places, 3000 scenes: 100 a place in expectation. The 0.9999 point of chi-squared with 29 degrees of freedom is 66.2.
+    episode = AGENT.episode(batch=3000, seed=0)
+    index = CONFIG.grid.at(episode.next_location()).float().argmax(1)
+    counts = torch.bincount(index, minlength=CONFIG.grid.places).double()
+    expected = 3000 / CONFIG.grid.places
+    assert float(((counts - expected) ** 2 / expected).sum()) < 66.2
+
+
+def test_raster_goes_row_by_row_after_the_first_look() -> None:
+    episode = AGENT.run(ImageSensor(scenes(1), CONFIG.glimpse), policy=RasterPolicy(), first=(4, 4))
+    assert [look.location[0].tolist() for look in episode.history] == [[4, 4], [0, 0], [0, 2], [0, 4]]
+
+
+@pytest.mark.parametrize("criterion", sorted(CRITERIA))
+def test_every_criterion_drives_an_episode(criterion: str) -> None:
+    episode = AGENT.run(ImageSensor(scenes(2), CONFIG.glimpse), batch=2, policy=GainPolicy(4, criterion))
+    assert (episode.gain.flatten(1).amax(1) > 0).all()
+
+
+def test_the_first_look_may_be_given_for_all_scenes_or_for_each() -> None:
+    assert AGENT.episode(batch=2, first=(4, 2)).next_location().tolist() == [[4, 2], [4, 2]]
+    assert AGENT.episode(batch=2, first=[[4, 2], [0, 6]]).next_location().tolist() == [[4, 2], [0, 6]]
+
+
+def test_looks_off_the_grid_are_accepted_fractions_of_a_pixel_too() -> None:
+    image = scenes(1)
+    episode = AGENT.episode()
+    episode.observe(image[:, :, 3:7, 1:5], at=(3, 1))
+    assert episode.candidates.all(), "no grid place was looked at"
+    sensor = ImageSensor(image, CONFIG.glimpse)
+    between = torch.tensor([[2.25, 3.5]])
+    episode.observe(sensor.look(between), at=between)
+    assert episode.history[-1].location.tolist() == [[2.25, 3.5]]
+    episode.observe(sensor.look(torch.tensor([[4.0, 2.0]])), at=(4.0, 2.0))
+    assert not episode.candidates[0, 2, 1], "a float that falls on a grid place is that place"
+    assert episode.gain.abs().sum() == 0, "no map chose it"
+    next_place = episode.next_location()
+    assert episode.gain.abs().sum() > 0
+    assert next_place.tolist() != [[4, 2]]
+
+
+def test_a_small_step_off_the_grid_changes_the_outcome_a_little() -> None:
+    image = torch.nn.functional.avg_pool2d(scenes(1).float(), 3, 1, 1).round().to(torch.uint8)
+    sensor = ImageSensor(image, CONFIG.glimpse)
+
+    def probabilities(row: float) -> Tensor:
+        episode = AGENT.episode()
+        where = torch.tensor([[row, 2.0]])
+        episode.observe(sensor.look(where), at=where)
+        return episode.probabilities
+
+    near, far = (probabilities(4.0) - probabilities(4.0 + step) for step in (1e-3, 1.0))
+    assert 0 < near.abs().max() < 0.05 * far.abs().max() + 1e-3
+
+
+def test_uint8_and_float_glimpses_mean_the_same() -> None:
+    glimpse = scenes(1)[:, :, :4, :4]
+    one, other = AGENT.episode(first=(0, 0)), AGENT.episode(first=(0, 0))
+    one.observe(glimpse, at=(0, 0))
+    other.observe(glimpse.float() / 255, at=(0, 0))
+    torch.testing.assert_close(one.probabilities, other.probabilities)
+
+
+def test_bad_glimpses_and_locations_are_refused_by_name() -> None:
+    episode = AGENT.episode(batch=2)
+    good = scenes(2)[:, :, :4, :4]
+    with pytest.raises(RuntimeError, match="call next_location"):
+        episode.observe(good)
+    with pytest.raises(ValueError, match=r"\(2, 2, 5, 4\); \(2, channels, 4, 4\) is expected"):
+        episode.observe(scenes(2)[:, :, :5, :4], at=(0, 0))
+    with pytest.raises(ValueError, match=r"lie in \[0, 1\]"):
+        episode.observe(good.float(), at=(0, 0))
+    with pytest.raises(ValueError, match=r"lie in \[0, 1\]"):
+        episode.observe(good.float() * float("nan"), at=(0, 0))
+    with pytest.raises(ValueError, match="int64"):
+        episode.observe(good.long(), at=(0, 0))
+    with pytest.raises(ValueError, match=r"\(10, 0\) leaves the scene: rows 0 to 9 and columns 0 to 7"):
+        episode.observe(good, at=(10, 0))
+    with pytest.raises(ValueError, match="row, column"):
+        episode.observe(good, at=(1, 2, 3))
+    for bad in ({"batch": 0}, {"budget": 0}, {"batch": 2, "seed": [1]}):
+        with pytest.raises(ValueError, match="batch is 0|budget is 0|1 seeds for 2"):
+            AGENT.episode(**bad)
+    assert not episode.history, "what was refused left nothing behind"
+
+
+def test_a_confident_scene_stops_and_the_others_go_on() -> None:
+    images = scenes(40)
+    free = AGENT.run(ImageSensor(images, CONFIG.glimpse), batch=40)
+    threshold = float(free.history[1].probabilities.amax(1).quantile(0.8))
+    stopped = AGENT.run(ImageSensor(images, CONFIG.glimpse), batch=40, stop=Confident(threshold))
+    sure = torch.stack([look.probabilities.amax(1) >= threshold for look in free.history])  # [T, B]
+    assert sure[:-1].any(), "the case is in the data"
+    assert not sure[:-1].any(0).all()
+    for scene in range(40):
+        when = next((look for look in range(len(free.history)) if sure[look, scene]), len(free.history) - 1)
+        torch.testing.assert_close(stopped.probabilities[scene], free.history[when].probabilities[scene])
+    assert torch.equal(stopped.stopped, sure[:-1].any(0))
+
+
+def test_an_episode_ends_when_every_scene_is_confident() -> None:
+    episode = AGENT.run(ImageSensor(scenes(2), CONFIG.glimpse), batch=2, stop=Confident(0.1))
+    assert len(episode.history) == 1
+    assert episode.done
+
+
+def test_a_scene_stops_when_little_is_left_to_gain() -> None:
+    images = scenes(1)
+    free = AGENT.run(ImageSensor(images, CONFIG.glimpse), budget=6)
+    largest = [float(look.gain.max()) for look in free.history[1:]]
+    threshold = (min(largest) + max(largest)) / 2
+    expected = next(index for index, value in enumerate(largest) if value < threshold) + 1
+    episode = AGENT.run(ImageSensor(images, CONFIG.glimpse), budget=6, stop=LittleToGain(threshold))
+    assert abs(len(episode.history) - expected) <= 1
+    assert float(episode.next_gain.masked_fill(~episode.candidates, -torch.inf).max()) < threshold
+
+
+def test_bad_rules_and_policies_are_refused() -> None:
+    with pytest.raises(ValueError, match="probability is 1.5"):
+        Confident(1.5)
+    with pytest.raises(ValueError, match="nats is -1"):
+        LittleToGain(-1)
+    with pytest.raises(ValueError, match="no criterion is called 'luck'; there are information-gain"):
+        GainPolicy(criterion="luck")
+    with pytest.raises(ValueError, match="samples is 0"):
+        GainPolicy(samples=0)
+
+
+@given(
+    height=st.integers(3, 24), width=st.integers(3, 24), channels=st.integers(1, 4), classes=st.integers(2, 12),
+    glimpse=st.integers(1, 9), stride=st.integers(1, 7), hops=st.integers(0, 2), flows=st.integers(0, 2),
+)  # fmt: skip
+def test_any_sizes_that_fit_run_and_the_others_are_refused(
+    height: int, width: int, channels: int, classes: int, glimpse: int, stride: int, hops: int, flows: int
+) -> None:
+    def config() -> ModelConfig:
+        return ModelConfig(
+            height=height, width=width, channels=channels, classes=classes, glimpse=glimpse, stride=stride,
+            glimpse_widths=(3,) if glimpse > 2 else (), feature_size=3, belief_size=4, latent_size=3,
+            flow_layers=flows, attention_hops=hops,
+        )  # fmt: skip
+
+    one_place = (height - glimpse) // stride == 0 and (width - glimpse) // stride == 0
+    if glimpse > min(height, width) or one_place:
+        with pytest.raises(ValueError, match="does not fit a scene|leaves one place"):
+            config()
+        return
+    agent = tiny_agent(config(), looks=3, samples=2)
+    images = torch.randint(0, 256, (2, channels, height, width)).to(torch.uint8)
+    episode = agent.run(ImageSensor(images, glimpse), batch=2)
+    assert episode.probabilities.shape == (2, classes)
+    assert episode.gain.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"classes": 1}, "classes is 1"),
+        ({"channels": 0}, "channels is 0"),
+        ({"flow_layers": -1}, "flow_layers is -1"),
+        ({"glimpse_widths": (4, 4)}, "2 convolutions of 3x3 .* need a glimpse of at least 5 pixels, not 4"),
+        ({"glimpse_widths": (0,)}, "each must be at least 1"),
+        ({"spline_bound": 0.0}, "spline_bound is 0.0"),
+        ({"stride": 0}, "stride is 0"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused_at_construction(change: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        replace(CONFIG, **change)  # type: ignore[arg-type]
+
+
+class CountingBackbone(Backbone):
+    """A user's own network: a GRU over the mean colour of the glimpses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = torch.nn.GRUCell(CONFIG.channels + 2, 6)
+        self.head = torch.nn.Linear(6, 3)
+
+    def features(self, glimpses: Tensor) -> Tensor:
+        return glimpses.mean((-1, -2))
+
+    def start(self, batch: int) -> Belief:
+        return Belief(torch.zeros(batch, 6), torch.zeros(batch, 0))
+
+    def update(self, belief: Belief, content: Tensor, locations: Tensor) -> Belief:
+        shape = content.shape[:-1]
+        seen = torch.cat([content, (locations / 10.0).expand(*shape, 2)], -1)
+        hidden = belief.hidden.expand(*shape, 6)
+        return Belief(self.cell(seen.flatten(0, -2), hidden.flatten(0, -2)).view(*shape, 6), belief.memory)
+
+    def classify(self, belief: Belief) -> Tensor:
+        return self.head(belief.hidden).log_softmax(-1)
+
+
+def test_a_users_own_backbone_carries_the_same_posterior_decoder_and_gain() -> None:
+    config = replace(CONFIG, feature_size=CONFIG.channels, belief_size=6)
+    ours = build(config)
+    agent = Agent(Model(config.grid, CountingBackbone(), ours.posterior, ours.decoder), ["a", "b", "c"], looks=3)
+    episode = agent.run(ImageSensor(scenes(2), CONFIG.glimpse), batch=2)
+    assert len(episode.history) == 3
+    assert (episode.gain > -1e-6).all()

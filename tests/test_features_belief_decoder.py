@@ -1,0 +1,425 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TypeVar
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn import functional
+
+from infogaze import PRESETS, Belief, GlimpseBackbone, GlimpseGrid, Model, ModelConfig, build, preset
+from infogaze.backbone import Backbone
+from infogaze.belief import AttentiveBeliefUpdate, BeliefUpdate
+from infogaze.classifier import Classifier
+from infogaze.decoder import Decoder, growth
+from infogaze.features import GlimpseFeatures, grid_content, to_pixels
+from infogaze.sensing import extract
+
+TINY = ModelConfig(
+    height=12, width=12, channels=1, classes=3, glimpse=4, stride=2, glimpse_widths=(4,),
+    feature_size=5, belief_size=6, latent_size=4, flow_layers=2,
+)  # fmt: skip
+
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def _normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def _used(module: M, seed: int = 0) -> M:
+    """The module in float64 and eval mode, with random weights and statistics: fresh ones hide what normalisations do."""
+    module.double().eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(0.5 * torch.randn(parameter.shape, generator=generator))
+        for name, buffer in module.named_buffers():
+            if name.endswith("running_mean"):
+                buffer.copy_(0.5 * torch.randn(buffer.shape, generator=generator))
+            if name.endswith("running_var"):
+                buffer.copy_(0.2 + torch.rand(buffer.shape, generator=generator))
+    return module
+
+
+# F
+
+
+def _features(grid: GlimpseGrid, channels: int = 2, widths: tuple[int, ...] = (4,), size: int = 5) -> GlimpseFeatures:
+    return _used(GlimpseFeatures(grid, channels, widths, size))
+
+
+@pytest.mark.parametrize(
+    ("glimpse", "widths"),
+    [
+        (1, ()), (2, ()), (3, (4,)), (4, ()), (4, (3,)), (5, (3, 4)), (6, (3,)), (7, (2, 3, 4)), (8, (2, 3, 4)),
+        (9, (2, 2, 2, 2)), (9, (3,)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(("height", "width", "stride"), [(13, 13, 2), (9, 17, 3), (14, 11, 1)])
+def test_features_of_the_grid_are_one_dense_pass_over_the_scene(
+    glimpse: int, widths: tuple[int, ...], height: int, width: int, stride: int
+) -> None:
+    # F_g sees exactly one glimpse, so convolving the whole scene gives every window's features, at stride one.
+    features = _features(GlimpseGrid(height, width, glimpse, stride), widths=widths)
+    images = _normal(2, 2, height, width)
+    dense = features.glimpse_network(images)  # [B, f, H - g + 1, W - g + 1]
+    assert dense.shape[-2:] == (height - glimpse + 1, width - glimpse + 1)
+    expected = dense[:, :, ::stride, ::stride].flatten(2).mT
+    torch.testing.assert_close(grid_content(features, images), expected)
+
+
+def test_the_paper_ends_its_glimpse_network_with_a_convolution_of_two() -> None:
+    for name in ("svhn", "cifar10", "cinic10", "cifar100", "tinyimagenet"):
+        config = preset(name).model
+        with torch.device("meta"):
+            network = GlimpseFeatures(config.grid, 3, config.glimpse_widths, config.feature_size).glimpse_network
+        kinds = [type(layer) for layer in network]
+        repeats = len(config.glimpse_widths)
+        assert kinds == [nn.Conv2d, nn.LeakyReLU, nn.BatchNorm2d] * repeats + [nn.Conv2d]
+        kernels = [layer.kernel_size for layer in network if isinstance(layer, nn.Conv2d)]
+        assert kernels == [(3, 3)] * repeats + [(2, 2)]
+
+
+@given(st.integers(0, 2**31))
+def test_features_are_content_plus_place(seed: int) -> None:
+    grid = GlimpseGrid(9, 17, 4, 2)
+    features = _features(grid)
+    glimpses = _normal(3, 4, 2, 4, 4, seed=seed)
+    where = torch.stack([torch.arange(12).view(3, 4) % 6, torch.arange(12).view(3, 4)], -1)
+    rows, cols = where[..., :1] / 5 * 2 - 1, where[..., 1:] / 13 * 2 - 1
+    weight, bias = features.location_network.weight, features.location_network.bias
+    place = rows * weight[:, 0] + cols * weight[:, 1] + bias
+    expected = features.glimpse_network(glimpses.flatten(0, 1)).view(3, 4, 5) + place
+    # The scale of the grid is kept in float32.
+    torch.testing.assert_close(features(glimpses, where), expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(features(glimpses, where), features.content(glimpses) + features.place(where))
+
+
+def test_content_does_not_know_its_place() -> None:
+    grid = GlimpseGrid(12, 12, 4, 2)
+    features = _features(grid)
+    tile = _normal(1, 2, 4, 4)
+    content = grid_content(features, tile.repeat(1, 1, 3, 3))
+    there = grid.locations().remainder(4).sum(1) == 0
+    assert there.sum() == 9
+    torch.testing.assert_close(content[:, there], features.content(tile)[:, None].expand(1, 9, 5))
+
+
+@pytest.mark.parametrize(("glimpse", "convolutions"), [(2, 1), (4, 2), (8, 4)])
+def test_more_convolutions_than_a_glimpse_holds_are_refused(glimpse: int, convolutions: int) -> None:
+    needed = 2 * convolutions + 1
+    with pytest.raises(ValueError, match=rf"{convolutions} convolutions .* at least {needed} pixels, not {glimpse}"):
+        GlimpseFeatures(GlimpseGrid(12, 12, glimpse, 2), 1, [4] * convolutions, 5)
+    with pytest.raises(ValueError, match=rf"at least {needed} pixels, not {glimpse}"):
+        replace(TINY, glimpse=glimpse, glimpse_widths=(4,) * convolutions)
+
+
+def test_pixels_run_from_minus_one_to_one() -> None:
+    assert to_pixels(torch.tensor([0, 255], dtype=torch.uint8)).tolist() == [-1.0, 1.0]
+    assert to_pixels(torch.tensor([0.0, 0.5, 1.0])).tolist() == [-1.0, 0.0, 1.0]
+    every = torch.arange(256, dtype=torch.uint8)
+    torch.testing.assert_close(to_pixels(every), to_pixels(every / 255))
+
+
+# R
+
+
+def _update(hops: int) -> BeliefUpdate:
+    return _used(AttentiveBeliefUpdate(5, 6, hops) if hops else BeliefUpdate(5, 6))
+
+
+def _backbone(hops: int) -> GlimpseBackbone:
+    features = GlimpseFeatures(TINY.grid, 1, (4,), 5)
+    update = AttentiveBeliefUpdate(5, 6, hops) if hops else BeliefUpdate(5, 6)
+    return _used(GlimpseBackbone(features, update, Classifier(6, 3)))
+
+
+every_update = pytest.mark.parametrize("hops", [0, 1, 3])
+
+
+def _received(update: BeliefUpdate, features: Tensor) -> Tensor:
+    """Table 1: F_f = linear(BN(LeakyReLU(f)))."""
+    norm, linear = update.feature_norm, update.from_features
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    seen = (functional.leaky_relu(features) - norm.running_mean) / (norm.running_var + norm.eps).sqrt()
+    return (seen * norm.weight + norm.bias) @ linear.weight.T + linear.bias
+
+
+def _settled(update: BeliefUpdate, hidden: Tensor) -> Tensor:
+    """LN(LeakyReLU(.))."""
+    return functional.layer_norm(functional.leaky_relu(hidden), (6,), update.norm.weight, update.norm.bias)
+
+
+def test_the_plain_update_is_the_one_of_the_paper() -> None:
+    update = _update(0)
+    hidden, features = _normal(7, 6), _normal(7, 5, seed=1)
+    state = hidden @ update.from_hidden.weight.T + update.from_hidden.bias
+    expected = _settled(update, state + _received(update, features))
+    torch.testing.assert_close(update(Belief(hidden, torch.zeros(7, 0)), features).hidden, expected)
+
+
+@pytest.mark.parametrize("hops", [1, 3])
+@pytest.mark.parametrize("loudness", [1.0, 300.0])
+def test_running_attention_is_the_softmax_over_all_past_states(hops: int, loudness: float) -> None:
+    # Scores of hundreds overflow a softmax that is summed up without its maximum taken out.
+    update = _update(hops)
+    assert isinstance(update, AttentiveBeliefUpdate)
+    into, _, out = update.score
+    assert isinstance(into, nn.Linear)
+    assert isinstance(out, nn.Linear)
+    with torch.no_grad():
+        out.weight.mul_(loudness)
+    looks = _normal(8, 4, 5)
+    belief = update.start(4)
+    past = [torch.zeros(4, 6).double()]
+    for features in looks:
+        states = torch.stack(past)  # [t, B, h]
+        scores = torch.tanh(states @ into.weight.T + into.bias) @ out.weight.T + out.bias  # [t, B, hops]
+        read = torch.einsum("tbr,tbh->brh", scores.softmax(0), states).flatten(1)  # [B, hops * h]
+        attended = read @ update.from_memory.weight.T + update.from_memory.bias
+        state = states[-1] @ update.from_hidden.weight.T + update.from_hidden.bias
+        past.append(_settled(update, state + attended + _received(update, features)))
+        belief = update(belief, features)
+        torch.testing.assert_close(belief.hidden, past[-1])
+
+
+@every_update
+def test_unroll_is_update_look_by_look(hops: int) -> None:
+    backbone = _backbone(hops)
+    content = _normal(7, 3, 5)
+    where = torch.randint(0, 9, (7, 3, 2), generator=torch.Generator().manual_seed(0))
+    together, looped = backbone.unroll(content, where), Backbone.unroll(backbone, content, where)
+    belief = backbone.start(3)
+    for look in range(7):
+        belief = backbone.update(belief, content[look], where[look])
+        for beliefs in (together, looped):
+            torch.testing.assert_close(beliefs.hidden[look], belief.hidden)
+            torch.testing.assert_close(beliefs.memory[look], belief.memory)
+
+
+@every_update
+def test_one_belief_meets_many_imagined_looks_as_it_would_each_alone(hops: int) -> None:
+    backbone = _backbone(hops)
+    belief = backbone.start(2)
+    for look in range(3):
+        belief = backbone.update(belief, _normal(2, 5, seed=look), torch.tensor([[look, 0], [0, look]]))
+    content, where = _normal(4, 2, 25, 5, seed=9), TINY.grid.locations()
+    ahead = backbone.update(belief.unsqueeze(1), content, where).hidden  # [P, B, L, h]
+    for p in range(4):
+        for place in range(25):
+            alone = backbone.update(belief, content[p, :, place], where[place].expand(2, 2)).hidden
+            torch.testing.assert_close(ahead[p, :, place], alone)
+
+
+@every_update
+def test_looks_change_the_belief_and_so_does_their_order(hops: int) -> None:
+    backbone = _backbone(hops)
+    content, where = _normal(2, 1, 5), torch.tensor([[[0, 0]], [[8, 4]]])
+    forth = backbone.unroll(content, where).hidden
+    back = backbone.unroll(content.flip(0), where.flip(0)).hidden
+    assert (forth[0] - forth[1]).abs().max() > 1e-3
+    assert (forth[1] - back[1]).abs().max() > 1e-3
+
+
+@every_update
+@given(keep=st.lists(st.booleans(), min_size=4, max_size=4))
+def test_where_takes_each_scene_from_one_of_the_two(hops: int, keep: list[bool]) -> None:
+    width = hops * 8
+    one, other = Belief(_normal(4, 6), _normal(4, width)), Belief(_normal(4, 6, seed=1), _normal(4, width, seed=1))
+    mixed = one.where(torch.tensor(keep), other)
+    for scene, mine in enumerate(keep):
+        source = one if mine else other
+        assert torch.equal(mixed.hidden[scene], source.hidden[scene])
+        assert torch.equal(mixed.memory[scene], source.memory[scene])
+
+
+def test_a_slice_of_a_belief_is_the_belief_of_those_scenes() -> None:
+    belief = Belief(_normal(5, 6), _normal(5, 8))
+    assert torch.equal(belief[1:3].hidden, belief.hidden[1:3])
+    assert torch.equal(belief[1:3].memory, belief.memory[1:3])
+
+
+# C
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_class_probabilities_are_the_softmax_of_one_linear_layer(training: bool) -> None:
+    # In training too: what dropout takes away is drawn there, not here, so a lookahead never has any.
+    classifier = _used(Classifier(6, 3)).train(training)
+    hidden = _normal(50, 6)
+    expected = (hidden @ classifier.linear.weight.T + classifier.linear.bias).softmax(-1)
+    torch.testing.assert_close(classifier(hidden).exp(), expected)
+
+
+@every_update
+@torch.no_grad()
+def test_a_map_has_no_randomness_but_the_noise_it_is_given(hops: int) -> None:
+    model = _used(build(replace(TINY, attention_hops=hops)))
+    belief, noise = Belief(_normal(2, 6), model.backbone.start(2).memory), _normal(3, 2, 4, seed=1)
+    before = torch.get_rng_state()
+    first = model.gain(belief, noise)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(model.gain(belief, noise), first)
+    assert not torch.equal(model.gain(belief, noise + 1), first)
+
+
+# On some processors oneDNN's bfloat16 products of small shapes fail; switching it off warns about TF32, which is not used.
+@pytest.mark.filterwarnings("ignore:TF32 acceleration")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_class_probabilities_are_precise_in_half_precision_too(dtype: torch.dtype) -> None:
+    with torch.backends.mkldnn.flags(enabled=False):
+        log_probabilities = _used(Classifier(6, 3)).to(dtype)(_normal(4, 6).to(dtype))
+    assert log_probabilities.dtype == torch.float32
+    torch.testing.assert_close(log_probabilities.exp().sum(-1), torch.ones(4))
+
+
+# D
+
+
+def _decoder(rows: int, cols: int, latent: int = 4, size: int = 5) -> Decoder:
+    return _used(Decoder(latent, size, GlimpseGrid(rows + 1, cols + 1, 2, 1)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "cols"),
+    [(1, 2), (1, 9), (1, 40), (9, 1), (2, 2), (3, 4), (7, 7), (8, 5), (16, 9), (2, 30), (33, 40)],
+)
+def test_the_decoder_fills_any_grid(rows: int, cols: int) -> None:
+    decoder = _decoder(rows, cols)
+    z = _normal(3, 2, 4)
+    content = decoder(z)
+    assert content.shape == (3, 2, rows * cols, 5)
+    # Every place is imagined: it differs from sample to sample.
+    assert (content[0] - content[1]).abs().amax((0, 2)).min() > 1e-6
+
+
+@given(st.integers(1, 200))
+def test_growth_ends_at_the_size_with_small_kernels(size: int) -> None:
+    steps = growth(size)
+    reached = 1
+    for step in steps:
+        # The output size of a transposed convolution without padding.
+        assert (reached - 1) * step.stride + step.kernel == step.size
+        assert step.kernel <= 4
+        reached = step.size
+    assert reached == size
+    assert all(after.size > before.size for before, after in pairwise(steps))
+
+
+def test_on_seven_by_seven_the_decoder_is_the_one_of_the_paper() -> None:
+    decoder = Decoder(4, 5, GlimpseGrid(32, 32, 8, 4))
+    convolutions = [m for m in decoder.modules() if isinstance(m, nn.Conv2d | nn.ConvTranspose2d)]
+    assert [type(c) for c in convolutions] == [nn.ConvTranspose2d] * 3 + [nn.Conv2d] * 6
+    assert {c.kernel_size for c in convolutions} == {(3, 3)}
+    assert {c.stride for c in convolutions} == {(1, 1)}
+    assert [c.padding for c in convolutions] == [(0, 0)] * 3 + [(1, 1)] * 6
+    assert [c.in_channels for c in convolutions] == [4] + [5] * 8
+    assert {c.out_channels for c in convolutions} == {5}
+    assert sum(isinstance(m, nn.LayerNorm) for m in decoder.modules()) == 8
+
+
+def test_on_seven_by_seven_the_decoder_computes_table_one() -> None:
+    decoder = _decoder(7, 7)
+    z = _normal(3, 4)
+    maps = z[:, :, None, None]  # [N, channels, rows, cols]
+    for block in decoder.layers:
+        convolution, norm = block.convolution, block.norm
+        assert isinstance(norm, nn.LayerNorm)
+        if isinstance(convolution, nn.ConvTranspose2d):
+            maps = functional.conv_transpose2d(maps, convolution.weight, convolution.bias)
+        else:
+            assert isinstance(convolution, nn.Conv2d)
+            maps = functional.conv2d(maps, convolution.weight, convolution.bias, padding=1)
+        maps = functional.leaky_relu(maps)
+        # Over channels and places together, one mean and one variance a map.
+        flat = maps.flatten(1)
+        flat = (flat - flat.mean(1, keepdim=True)) / (flat.var(1, correction=0, keepdim=True) + norm.eps).sqrt()
+        maps = flat.view_as(maps) * norm.weight.movedim(-1, 0) + norm.bias.movedim(-1, 0)
+    maps = functional.conv2d(maps, decoder.last.weight, decoder.last.bias, padding=1)
+    torch.testing.assert_close(decoder(z), maps.flatten(2).mT)
+
+
+# Presets
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the paper states of a data set: sections 4 and A, tables 1 and 2, appendix B."""
+
+    side: int
+    classes: int
+    glimpse: int
+    stride: int
+    n_g: int
+    n_s: int
+    f: int
+    h: int
+    z: int
+    beta: float
+    learning_rates: tuple[float, float, float]
+
+
+PAPER = {
+    "svhn": Row(32, 10, 8, 4, 3, 4, 128, 512, 256, 32, (1e-3, 1e-3, 1e-3)),
+    "cinic10": Row(32, 10, 8, 4, 3, 4, 128, 512, 256, 16, (1e-3, 1e-3, 1e-3)),
+    "cifar10": Row(32, 10, 8, 4, 3, 4, 128, 512, 256, 16, (1e-3, 1e-3, 1e-3)),
+    "cifar100": Row(32, 100, 8, 4, 3, 6, 512, 2048, 1024, 8, (1e-3, 1e-4, 1e-4)),
+    "tinyimagenet": Row(64, 200, 16, 8, 7, 6, 512, 2048, 1024, 8, (1e-3, 1e-4, 1e-4)),
+}
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_presets_carry_the_numbers_of_the_paper(name: str) -> None:
+    ours, model = preset(name), preset(name).model
+    stated = Row(
+        side=model.height, classes=model.classes, glimpse=model.glimpse, stride=model.stride,
+        n_g=len(model.glimpse_widths), n_s=model.flow_layers, f=model.feature_size, h=model.belief_size,
+        z=model.latent_size, beta=ours.beta, learning_rates=ours.learning_rates,
+    )  # fmt: skip
+    assert stated == PAPER[name]
+    assert model.width == model.height
+    assert model.channels == 3
+    assert ours.alpha == 1 / PAPER[name].z
+    assert (ours.looks, ours.samples) == (7, 20)
+    assert (ours.dropout, model.attention_hops) == (0.5, 0)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@torch.no_grad()
+def test_every_preset_builds_and_makes_a_map(name: str) -> None:
+    # Without memory or arithmetic: on the meta device only the shapes are worked out.
+    config = preset(name).model
+    with torch.device("meta"):
+        model = build(config).eval()
+        where = torch.zeros(2, 2, dtype=torch.int64)
+        images = torch.zeros(2, config.channels, config.height, config.width)
+        content = model.backbone.features(extract(images, where, config.glimpse))
+        belief = model.backbone.update(model.backbone.start(2), content, where)
+        gain = model.gain(belief, torch.zeros(3, 2, config.latent_size))
+    assert model.backbone.classify(belief).shape == (2, config.classes)
+    assert gain.shape == (2, config.grid.places)
+
+
+def test_the_digits_preset_builds_for_real() -> None:
+    model = build(preset("digits").model)
+    assert isinstance(model, Model)
+    belief = model.eval().backbone.start(2)
+    with torch.no_grad():
+        assert model.gain(belief, torch.zeros(2, 2, preset("digits").model.latent_size)).isfinite().all()
+
+
+def test_digits_are_not_mirrored() -> None:
+    # A mirrored digit is another digit, or none.
+    assert {name for name in PRESETS if not preset(name).mirror} == {"svhn", "digits"}
+
+
+def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"'cifar11'; there are svhn, cifar10"):
+        preset("cifar11")

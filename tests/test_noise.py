@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import torch
+
+from infogaze.noise import SceneNoise, scene_seeds
+
+
+def test_a_scene_draws_the_same_numbers_in_any_batch() -> None:
+    seeds = scene_seeds(7, 16)
+    together = SceneNoise(seeds, 3).normal(5, 4)
+    alone = SceneNoise(seeds[11:12], 3).normal(5, 4)
+    assert torch.equal(together[11:12], alone)
+    assert torch.equal(scene_seeds(7, 4, first=8), seeds[8:12])
+
+
+def test_numbers_differ_between_scenes_looks_seeds_and_positions() -> None:
+    def draw(seed: int, look: int) -> torch.Tensor:
+        return SceneNoise(scene_seeds(seed, 2), look).uniform(1000)
+
+    every = torch.cat([draw(seed, look).flatten() for seed in (0, 1) for look in (0, 1, 2)])
+    # 24 bits: among 12,000 draws about four collide by chance; a shared stream would make a thousand.
+    assert every.unique().numel() > every.numel() - 50
+
+
+def test_normal_numbers_have_the_moments_of_a_standard_gaussian() -> None:
+    x = SceneNoise(scene_seeds(0, 500), 1).normal(20, 32).double()
+    n = x.numel()
+    assert abs(x.mean()) < 5 / n**0.5
+    assert abs(x.square().mean() - 1) < 5 * (2 / n) ** 0.5
+    assert abs(x.pow(4).mean() - 3) < 5 * (96 / n) ** 0.5
+    neighbours = (x[:, :, 1:] * x[:, :, :-1]).mean()
+    assert abs(neighbours) < 5 / n**0.5
+    assert x.isfinite().all()

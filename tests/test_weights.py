@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import infogaze
+from infogaze import Agent, ImageSensor, ModelFolderError
+from infogaze.weights import bundled
+from tests.tiny import CONFIG, tiny_agent
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    infogaze.save(tiny_agent(), tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_a_saved_agent_comes_back_the_same(folder: Path) -> None:
+    agent, again = tiny_agent(), infogaze.load(folder)
+    assert (again.classes, again.looks, again.samples, again.config) == (
+        agent.classes,
+        agent.looks,
+        agent.samples,
+        agent.config,
+    )
+    images = torch.randint(0, 256, (3, CONFIG.channels, CONFIG.height, CONFIG.width)).to(torch.uint8)
+    one, other = (a.run(ImageSensor(images, CONFIG.glimpse), batch=3) for a in (agent, again))
+    assert torch.equal(one.probabilities, other.probabilities)
+    assert torch.equal(one.gain, other.gain)
+
+
+def test_masked_weights_are_not_stored(folder: Path) -> None:
+    stored = load_file(folder / "model.safetensors")
+    weight = stored["posterior.layers.0.spline.between.weight"]
+    assert weight.shape == (CONFIG.latent_size * (CONFIG.latent_size + 1) // 2,)
+
+
+def test_half_precision_halves_the_file_and_loads_as_float32(tmp_path: Path) -> None:
+    infogaze.save(tiny_agent(), tmp_path / "full")
+    infogaze.save(tiny_agent(), tmp_path / "half", torch.float16)
+    sizes = [sum(t.nbytes for t in load_file(tmp_path / n / "model.safetensors").values()) for n in ("full", "half")]
+    assert sizes[1] < 0.51 * sizes[0]
+    assert infogaze.load(tmp_path / "half").model.log_variance.dtype == torch.float32
+
+
+def rewrite(folder: Path, **changes: object) -> None:
+    path = folder / "model.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def reweigh(folder: Path, change: dict[str, torch.Tensor]) -> None:
+    """Other tensors, with a digest that fits them."""
+    import hashlib
+
+    path = folder / "model.safetensors"
+    save_file({**load_file(path), **change}, path)
+    rewrite(folder, weights={"model.safetensors": hashlib.sha256(path.read_bytes()).hexdigest()})
+
+
+def test_a_folder_of_another_version_is_refused(folder: Path) -> None:
+    rewrite(folder, format=99)
+    with pytest.raises(ModelFolderError, match=r"model\.json: format 99, and this version of infogaze reads format 1"):
+        infogaze.load(folder)
+
+
+@pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
+def test_a_missing_file_is_named(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    with pytest.raises(ModelFolderError, match=f"{name}: missing"):
+        infogaze.load(folder)
+
+
+@pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.999])
+def test_a_truncated_file_is_named(folder: Path, name: str, share: float) -> None:
+    path = folder / name
+    data = path.read_bytes()
+    path.write_bytes(data[: min(int(share * len(data)), len(data) - 3)])
+    with pytest.raises(ModelFolderError, match=name):
+        infogaze.load(folder)
+
+
+def test_one_flipped_bit_is_noticed(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-10] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ModelFolderError, match="damaged or truncated"):
+        infogaze.load(folder)
+
+
+def test_wrong_shapes_nan_and_foreign_weights_are_refused(folder: Path) -> None:
+    name = "backbone.classifier.linear.bias"
+    reweigh(folder, {name: torch.zeros(7)})
+    with pytest.raises(ModelFolderError, match=r"linear\.bias has shape \(7,\), the model needs \(3,\)"):
+        infogaze.load(folder)
+    reweigh(folder, {name: torch.tensor([0.0, float("nan"), 0.0])})
+    with pytest.raises(ModelFolderError, match=r"linear\.bias holds NaN or infinity"):
+        infogaze.load(folder)
+    reweigh(folder, {name: torch.zeros(3), "another": torch.zeros(1)})
+    with pytest.raises(ModelFolderError, match="another is on one side only"):
+        infogaze.load(folder)
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "null", '{"format": 1}', '{"format": 1, "model": {"height": "tall"}}'])
+def test_a_description_of_something_else_is_refused(folder: Path, content: str) -> None:
+    (folder / "model.json").write_text(content)
+    with pytest.raises(ModelFolderError, match=r"model\.json: not a"):
+        infogaze.load(folder)
+
+
+def test_every_error_is_one_line(folder: Path) -> None:
+    (folder / "model.json").write_text('{"format": 1,\n "mod')
+    with pytest.raises(ModelFolderError) as caught:
+        infogaze.load(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(ModelFolderError, match=r"no such folder.*digits"):
+        infogaze.load(tmp_path / "nothing")
+
+
+def test_an_agent_around_a_model_of_ones_own_says_why_it_cannot_be_saved(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has no config"):
+        infogaze.save(Agent(tiny_agent().model, ["a", "b", "c"]), tmp_path)
+
+
+def test_class_names_must_match_the_model() -> None:
+    with pytest.raises(ValueError, match="2 class names for a model of 3 classes"):
+        Agent(tiny_agent().model, ["a", "b"], config=CONFIG)
+
+
+def test_bundled_models_load_and_know_their_classes() -> None:
+    assert "digits" in bundled()
+    for name in bundled():
+        agent = infogaze.load(name)
+        assert len(agent.classes) > 1
