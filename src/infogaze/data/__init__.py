@@ -1,0 +1,1 @@
+"""Image sets to train and measure on."""

@@ -1,0 +1,112 @@
+"""An image file, whatever its format and mode, as a uint8 array of the channels and the size that a set asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from infogaze.data.options import Fit
+from infogaze.data.problems import DataError, Problem
+
+_GREY = {"1", "L", "LA", "La", "I;16", "I;16L", "I;16B", "I;16N"}
+_COLOUR = {"P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr", "LAB", "HSV"}
+
+
+@dataclass(frozen=True)
+class Form:
+    """What the pictures of a set must be, and what they become."""
+
+    channels: int
+    """1 or 3."""
+    convert: bool
+    """Whether a picture of another channel count is converted; otherwise it is a problem."""
+    native: tuple[int, int] | None
+    """Height and width that a file must have; None allows any."""
+    size: tuple[int, int]
+    """Height and width that a picture is brought to."""
+    fit: Fit
+    """How."""
+    advice: str = ""
+    """What to do about a file of another height and width."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of every picture."""
+        return (self.channels, *self.size)
+
+
+def read_picture(path: Path, form: Form) -> UInt8[np.ndarray, "C H W"]:
+    """The picture in its form; DataError where it cannot be read or has another shape than it must."""
+    image = open_picture(path)
+    found = channels_of(image)
+    if found != form.channels and not form.convert:
+        kinds = {1: "grey", 3: "colour"}
+        raise DataError(
+            Problem(path, f"is {kinds[found]} among {kinds[form.channels]} images; ask for channels=1 or channels=3")
+        )
+    if form.native is not None and form.native != (image.height, image.width):
+        height, width = form.native
+        raise DataError(Problem(path, f"is {image.height}x{image.width}, not {height}x{width}{form.advice}"))
+    return fit_picture(_pixels(image, form.channels), form.size, form.fit)
+
+
+def open_picture(path: Path) -> Image.Image:
+    """The decoded picture, turned upright where its camera noted how it was held, in 8 bits a channel."""
+    try:
+        if not path.stat().st_size:
+            raise DataError(Problem(path, "is an empty file"))
+        with Image.open(path) as file:
+            image = ImageOps.exif_transpose(file)
+    except DataError:
+        raise
+    except FileNotFoundError:
+        raise DataError(Problem(path, "is missing")) from None
+    except UnidentifiedImageError:
+        raise DataError(Problem(path, "is no image that Pillow can read")) from None
+    except Exception as error:  # Pillow's decoders raise whatever a damaged file leads them to.
+        raise DataError(Problem(path, f"is damaged: {error}")) from None
+    if image.mode not in _GREY | _COLOUR:
+        raise DataError(
+            Problem(path, f"has pixels of mode {image.mode}, whose range is unknown; save it with 8 or 16 bits")
+        )
+    if image.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    return image
+
+
+def channels_of(image: Image.Image) -> int:
+    """1 for grey, 3 for colour."""
+    return 1 if image.mode in _GREY else 3
+
+
+def fit_picture(pixels: UInt8[np.ndarray, "C h w"], size: tuple[int, int], fit: Fit) -> UInt8[np.ndarray, "C H W"]:
+    """The picture at another height and width; one that has them already stays as it is, bit by bit."""
+    if pixels.shape[1:] == size:
+        return pixels
+    target = (size[1], size[0])
+    image = Image.fromarray(pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
+    return _channels_first(_FITS[fit](image, target))
+
+
+_FITS: dict[Fit, Callable[[Image.Image, tuple[int, int]], Image.Image]] = {
+    "resize": lambda image, target: image.resize(target, Image.Resampling.LANCZOS),
+    "crop": lambda image, target: ImageOps.fit(image, target, Image.Resampling.LANCZOS),
+    "pad": lambda image, target: ImageOps.pad(image, target, Image.Resampling.LANCZOS),
+}
+
+
+def _pixels(image: Image.Image, channels: int) -> UInt8[np.ndarray, "C h w"]:
+    if "transparency" in image.info:
+        # Pillow wants a palette's transparency made a channel of its own before it is dropped.
+        image = image.convert("RGBA")
+    return _channels_first(image.convert("L" if channels == 1 else "RGB"))
+
+
+def _channels_first(image: Image.Image) -> UInt8[np.ndarray, "C h w"]:
+    pixels = np.asarray(image)
+    return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)

@@ -1,0 +1,104 @@
+"""A set at its source: labels and classes known, images decoded a stretch at a time, since a set may exceed memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Int64, UInt8
+
+from infogaze.data.options import Options
+from infogaze.data.pictures import Form, fit_picture, read_picture
+from infogaze.data.problems import DataError, Problem
+from infogaze.data.sets import ImageSet, Split
+
+_STRETCH = 4096
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """One split of a set at its source."""
+
+    labels: Int64[np.ndarray, " N"]
+    shape: tuple[int, int, int]
+    """Channels, height and width of every image."""
+    decode: Callable[[int, int], tuple[np.ndarray, list[Problem]]]
+    """Images start to stop, uint8 [n, C, H, W], and what was wrong with them; an image with a problem is black."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def stretches(self) -> Iterator[tuple[UInt8[np.ndarray, "n C H W"], list[Problem]]]:
+        """All images, in order."""
+        for start in range(0, len(self), _STRETCH):
+            yield self.decode(start, min(start + _STRETCH, len(self)))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Both splits at their source, and the problems that showed before an image was decoded."""
+
+    train: Pictures
+    test: Pictures
+    classes: tuple[str, ...]
+    problems: tuple[Problem, ...] = ()
+
+
+def pictures_in_files(paths: Sequence[Path], labels: Sequence[int], form: Form) -> Pictures:
+    """A split of one image file a picture."""
+
+    def attempt(path: Path) -> np.ndarray | Problem:
+        try:
+            return read_picture(path, form)
+        except DataError as error:
+            return error.problems[0]
+
+    def decode(start: int, stop: int) -> tuple[np.ndarray, list[Problem]]:
+        images = np.zeros((stop - start, *form.shape), np.uint8)
+        problems = []
+        # Pillow leaves the interpreter alone while it decodes, so threads are enough.
+        with ThreadPoolExecutor() as pool:
+            for place, outcome in enumerate(pool.map(attempt, paths[start:stop])):
+                if isinstance(outcome, Problem):
+                    problems.append(outcome)
+                else:
+                    images[place] = outcome
+        return images, problems
+
+    return Pictures(np.array(labels, np.int64), form.shape, decode)
+
+
+def pictures_in_array(
+    images: UInt8[np.ndarray, "N C h w"], labels: Int64[np.ndarray, " N"], options: Options
+) -> Pictures:
+    """A split that is in memory already."""
+    size = options.size or (images.shape[2], images.shape[3])
+    shape = (images.shape[1], *size)
+
+    def decode(start: int, stop: int) -> tuple[np.ndarray, list[Problem]]:
+        fitted = np.empty((stop - start, *shape), np.uint8)
+        for place, image in enumerate(images[start:stop]):
+            fitted[place] = fit_picture(image, size, options.fit)
+        return fitted, []
+
+    return Pictures(labels, shape, decode)
+
+
+def in_memory(reading: Reading) -> ImageSet:
+    """The whole set, read now; DataError with all problems there are."""
+    splits, problems = [], list(reading.problems)
+    for pictures in (reading.train, reading.test):
+        images = np.empty((len(pictures), *pictures.shape), np.uint8)
+        done = 0
+        for stretch, wrong in pictures.stretches():
+            images[done : done + len(stretch)] = stretch
+            done += len(stretch)
+            problems += wrong
+        splits.append(Split(torch.from_numpy(images), torch.from_numpy(pictures.labels)))
+    if problems:
+        raise DataError(*problems)
+    return ImageSet(splits[0], splits[1], reading.classes)

@@ -1,0 +1,103 @@
+"""The training feed: a split as uint8 on the device, or streamed to it batch by batch where it does not fit.
+
+The order of an epoch depends on the seed and the epoch alone, not on the device or the number of processes. Any of its
+batches can be the first, so a run that resumes sees what it would have seen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from jaxtyping import Int, Integer, UInt8
+from torch import Tensor
+
+from infogaze.data.sets import Split
+
+Examples = tuple[UInt8[Tensor, "B C H W"], Int[Tensor, " B"]]
+
+
+class Feed:
+    """Batches of a split on a device."""
+
+    def __init__(self, split: Split, device: torch.device | str = "cpu", budget: int | None = None) -> None:
+        """`budget`: bytes of images that may stay on the device; half its free memory unless given, all on the CPU."""
+        self.device = torch.device(device)
+        self.resident = budget is None and self.device.type == "cpu"
+        """Whether the whole split stays on the device."""
+        if not self.resident:
+            allowed = torch.cuda.mem_get_info(self.device)[0] // 2 if budget is None else budget
+            self.resident = split.images.nbytes <= allowed
+        self._images = split.images.to(self.device) if self.resident else split.images
+        self._labels = split.labels.to(self.device)
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def steps(self, batch_size: int) -> int:
+        """Batches in an epoch."""
+        return len(self) // batch_size
+
+    def batches(
+        self, epoch: int, batch_size: int, seed: int, rank: int = 0, world: int = 1, start: int = 0
+    ) -> Iterator[Examples]:
+        """The batches of an epoch from batch `start` on; what remains after the last full batch is left out.
+
+        `batch_size` is that of all `world` processes together: the ranks' parts of step i, one after the other, are
+        batch i of a single process.
+        """
+        if not 1 <= batch_size <= len(self):
+            raise ValueError(f"the batch size is {batch_size}; it must be from 1 to the split's {len(self)} images")
+        steps = self.steps(batch_size)
+        if not 0 <= rank < world:
+            raise ValueError(f"rank is {rank}; with {world} processes it must be from 0 to {world - 1}")
+        if batch_size % world:
+            raise ValueError(f"a batch of {batch_size} cannot be shared evenly by {world} processes")
+        if not 0 <= start <= steps:
+            raise ValueError(f"start is {start}; an epoch has {steps} batches")
+        order = epoch_order(len(self), epoch, seed)[start * batch_size : steps * batch_size]
+        mine = order.view(steps - start, world, batch_size // world)[:, rank]  # [steps, B / world]
+        return self._gather(mine) if self.resident else self._stream(mine)
+
+    def take(self, indices: Integer[Tensor, " B"]) -> Examples:
+        """These images and labels, on the device."""
+        labels = self._labels.index_select(0, indices.to(self.device))
+        images = self._images.index_select(0, indices.to(self._images.device))
+        return images.to(self.device), labels
+
+    def _gather(self, order: Int[Tensor, "steps B"]) -> Iterator[Examples]:
+        for indices in order.to(self.device):
+            yield self.take(indices)
+
+    def _stream(self, order: Int[Tensor, "steps B"]) -> Iterator[Examples]:
+        """While the device works on one batch, a thread collects the next in memory that the device can copy from."""
+        on_cuda = self.device.type == "cuda"
+        shape = (order.shape[1], *self._images.shape[1:])
+        buffers = [torch.empty(shape, dtype=torch.uint8, pin_memory=on_cuda) for _ in range(2)]
+        copied: list[torch.cuda.Event | None] = [None, None]
+        labels = self._labels[order.to(self.device)]  # [steps, B]
+
+        def collect(step: int) -> None:
+            if (event := copied[step % 2]) is not None:
+                event.synchronize()  # The copy out of this buffer, two steps ago, may still be under way.
+            torch.index_select(self._images, 0, order[step], out=buffers[step % 2])
+
+        with ThreadPoolExecutor(1) as thread:
+            coming = [thread.submit(collect, 0)] if len(order) else []
+            for step in range(len(order)):
+                coming.pop().result()
+                if step + 1 < len(order):
+                    coming.append(thread.submit(collect, step + 1))
+                images = buffers[step % 2].to(self.device, non_blocking=True, copy=True)
+                if on_cuda:
+                    copied[step % 2] = torch.cuda.current_stream(self.device).record_event()
+                yield images, labels[step]
+
+
+def epoch_order(count: int, epoch: int, seed: int) -> Int[Tensor, " N"]:
+    """The order of an epoch: a permutation drawn on the CPU from a hash of the seed and the epoch."""
+    key = hashlib.sha256(f"{seed} {epoch}".encode()).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(key[:8], "big", signed=True))
+    return torch.randperm(count, generator=generator)

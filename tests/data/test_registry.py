@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from infogaze.data.digits import digits
+from infogaze.data.options import Options
+from infogaze.data.problems import DataError, Problem
+from infogaze.data.registry import SETS, load_set
+
+
+def test_the_digits_need_no_root_and_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFOGAZE_CACHE", str(tmp_path))
+    found, made = load_set("digits", options=Options(seed=4)), digits(seed=4)
+    assert torch.equal(found.train.images, made.train.images)
+    assert torch.equal(found.test.labels, made.test.labels)
+    assert found.classes == made.classes
+    assert not list(tmp_path.iterdir())
+
+
+def test_unknown_names_options_roots_and_downloads_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no set is called 'mnist'; there are digits, svhn, cifar10"):
+        load_set("mnist")
+    with pytest.raises(
+        ValueError, match=r"cifar10 needs a root: --download, or a root that holds cifar-10-batches-py/"
+    ):
+        load_set("cifar10")
+    with pytest.raises(ValueError, match=r"svhn has no option 'channels'; it has size, fit"):
+        load_set("svhn", tmp_path, Options(channels=1))
+    with pytest.raises(ValueError, match=r"tinyimagenet cannot be downloaded by infogaze; unpack"):
+        load_set("tinyimagenet", tmp_path, download=True)
+
+
+def test_every_set_of_a_missing_root_is_refused_in_one_line_that_names_a_file_there(tmp_path: Path) -> None:
+    for name, source in SETS.items():
+        if source.files is not None:
+            with pytest.raises(DataError) as error:
+                load_set(name, tmp_path / "nowhere", cache=tmp_path / "cache")
+            assert str(error.value).startswith(str(tmp_path / "nowhere")), name
+            assert "\n" not in str(error.value)
+
+
+def test_an_error_counts_the_problems_it_does_not_show() -> None:
+    problems = [Problem(Path("a.png"), "is missing"), Problem(Path("b.png"), "two\nlines")]
+    assert str(DataError(problems[0])) == "a.png: is missing"
+    assert str(DataError(*problems)) == "a.png: is missing (+1 more)"
+    assert str(problems[1]) == "b.png: two lines"
