@@ -1,0 +1,1 @@
+"""Measuring a trained agent; one file a measurement."""

@@ -1,0 +1,1 @@
+"""Training in the paper's three phases."""

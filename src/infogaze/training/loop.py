@@ -1,0 +1,262 @@
+"""The training loop: three phases, each resumed where its last checkpoint stands.
+
+The weights after any step are a function of the configuration alone. A run that is killed and started again takes the steps since its last
+checkpoint once more, with the same data and random numbers, and ends where it would have ended.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+
+import torch
+from torch import Tensor
+
+from infogaze.agent import Agent
+from infogaze.data.resident import Feed
+from infogaze.data.sets import Split
+from infogaze.evaluation.rollouts import roll_out
+from infogaze.features import to_pixels
+from infogaze.model import Model
+from infogaze.policies import GainPolicy, RandomPolicy
+from infogaze.training import checkpoints
+from infogaze.training.checkpoints import Checkpoint
+from infogaze.training.phases import PHASES, Batch, Objective, draw, initialise_posterior
+from infogaze.training.runs import RunConfig, RunFolder
+from infogaze.training.schedule import Plateau, cycle
+from infogaze.training.stepping import Share, Stepper
+
+_LOG_EVERY = 50
+_SKIPS_ALLOWED = 20
+_HELD_OUT_AT_MOST = 1000
+
+
+class Stopped(Exception):
+    """Training was asked to stop; what was earned is saved."""
+
+
+class Diverged(RuntimeError):
+    """Too many steps in a row had a loss or gradient that is not finite."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where training stands, for whoever shows or logs it."""
+
+    phase: str
+    step: int
+    total: int
+    """Scenes that the phase will see."""
+    scenes: int
+    """Seen since the last notice; at the beginning, those of an earlier run."""
+    loss: float
+    accuracy: tuple[float, ...]
+    """At each look."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a run needs beside its configuration, and what its outcome does not depend on."""
+
+    notice: Callable[[Step], None] = lambda step: None
+    """Hears of the beginning of each phase and of progress."""
+    complain: Callable[[str], None] = lambda line: None
+    """Hears of what went wrong and was mended."""
+    asked_to_stop: Callable[[], bool] = lambda: False
+    """Asked after every step."""
+    save_every: float = 120.0
+    """Seconds between checkpoints."""
+    share: Share = Share()
+    """This process's part of the work."""
+
+
+def train(model: Model, train_split: Split, config: RunConfig, folder: RunFolder, around: Surroundings) -> None:
+    """Train the model in place, from the folder's last checkpoint if it has one."""
+    learning, held_out = _held_out(train_split, config)
+    feed = Feed(learning, model.device)
+    reached = checkpoints.latest(folder.checkpoints, around.complain)
+    if reached is not None:
+        folder.rewind(reached.phase, reached.step)
+        model.load_state_dict(_under("model.", reached))
+    for index in (number - 1 for number in config.phases):
+        if reached is not None and index < reached.phase:
+            continue
+        midway = reached if reached is not None and reached.phase == index and reached.step else None
+        _PhaseRun(model, feed, held_out, config, folder, around, index, midway).go()
+    model.eval()
+
+
+class _PhaseRun:
+    """One phase of a run."""
+
+    def __init__(
+        self,
+        model: Model,
+        feed: Feed,
+        held_out: Split,
+        config: RunConfig,
+        folder: RunFolder,
+        around: Surroundings,
+        index: int,
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        preset, recipe, part = config.preset, config.recipe, config.recipe.phases[index]
+        self._model, self._feed, self._held_out, self._config = model, feed, held_out, config
+        self._folder, self._around, self._index = folder, around, index
+        self._phase = PHASES[index]
+        self._batch = min(part.batch, len(feed))
+        self._steps = max(1, round(part.epochs * len(feed) / self._batch))
+        self._seed = 3 * config.seed + index
+        self._rate = preset.learning_rates[index] if part.learning_rate is None else part.learning_rate
+        self._objective = Objective(preset.looks, preset.alpha, preset.beta, preset.dropout, recipe.smoothing)
+        augmentation = recipe.augmentation
+        if augmentation is not None:
+            augmentation = replace(augmentation, flip=augmentation.flip and preset.mirror)
+        self._step = self._logged = 0
+        self._plateau = Plateau()
+        self._epoch_loss = [0.0, 0.0]  # sum and count
+        self._best: float | None = None
+        if checkpoint is None and self._phase.name == "imagine":
+            self._initialise_posterior()
+        self._stepper = Stepper(
+            model, self._phase, self._objective, recipe, augmentation, self._batch, self._seed, around.share
+        )
+        if checkpoint is not None:
+            self._load(checkpoint)
+
+    def go(self) -> None:
+        """Take the steps that are left."""
+        self._model.train()
+        total = self._steps * self._batch
+        self._around.notice(Step(self._phase.name, self._step, total, self._batch * self._step, 0.0, ()))
+        saved, per_epoch, share = time.monotonic(), self._feed.steps(self._batch), self._around.share
+        while self._step < self._steps:
+            epoch, start = divmod(self._step, per_epoch)
+            for images, labels in self._feed.batches(epoch, self._batch, self._seed, share.rank, share.world, start):
+                self._stepper.step(images, labels, self._rate * self._share_of_rate())
+                self._step += 1
+                done, ended = self._step == self._steps, self._step % per_epoch == 0
+                if done or ended or self._step % _LOG_EVERY == 0:
+                    self._log(ended)
+                if self._around.asked_to_stop():
+                    self._save()
+                    raise Stopped(f"stopped in phase {self._index + 1} after step {self._step} of {self._steps}")
+                if time.monotonic() - saved > self._around.save_every and not done:
+                    self._save()
+                    saved = time.monotonic()
+                if done:
+                    break
+        self._stepper.hand_on()
+        self._finish()
+
+    def _share_of_rate(self) -> float:
+        if self._config.recipe.schedule == "plateau":
+            return self._plateau.share
+        return cycle(self._step, self._steps)
+
+    def _log(self, epoch_ended: bool) -> None:
+        window, self._logged = self._step - self._logged, self._step
+        read = self._stepper.read_meters()
+        self._epoch_loss = [self._epoch_loss[0] + read.loss * window, self._epoch_loss[1] + window]
+        if epoch_ended:
+            self._plateau = self._plateau.after(self._epoch_loss[0] / self._epoch_loss[1])
+            self._epoch_loss = [0.0, 0.0]
+        if self._around.share.rank == 0:
+            self._folder.note(
+                {
+                    "phase": self._index, "name": self._phase.name, "step": self._step, "loss": read.loss,
+                    "accuracy": read.accuracy, "learning_rate": self._rate * self._share_of_rate(), "skipped": read.skipped,
+                }
+            )  # fmt: skip
+        self._around.notice(
+            Step(
+                self._phase.name, self._step, self._steps * self._batch, window * self._batch, read.loss, read.accuracy
+            )
+        )
+        if read.skipped_in_a_row >= _SKIPS_ALLOWED:
+            raise Diverged(
+                f"phase {self._index + 1}, step {self._step}: {read.skipped_in_a_row} steps in a row had a loss or gradient "
+                "that is not finite; the last checkpoint is from before"
+            )
+
+    def _tensors(self) -> dict[str, Tensor]:
+        stepper = self._stepper
+        tensors = {f"model.{name}": value for name, value in self._model.state_dict().items()}
+        for position, state in stepper.optimiser.state_dict()["state"].items():
+            tensors.update({f"optimiser.{position}.{name}": value for name, value in state.items()})
+        tensors.update({f"average.{name}": value for name, value in stepper.average.items()})
+        tensors.update({f"meters.{name}": value for name, value in stepper.meters.items()})
+        return {**tensors, "generator": stepper.generator.get_state()}
+
+    def _save(self) -> None:
+        if self._around.share.rank:
+            return
+        facts = {
+            "plateau": asdict(self._plateau),
+            "epoch_loss": self._epoch_loss,
+            "best": self._best,
+            "logged": self._logged,
+        }
+        here = Checkpoint(self._index, self._step, self._tensors(), facts)
+        value = self._worth()
+        if value is not None and (self._best is None or value > self._best):
+            self._best = facts["best"] = value
+            checkpoints.write(self._folder.checkpoints, here, best=True)
+        checkpoints.write(self._folder.checkpoints, here)
+
+    def _finish(self) -> None:
+        """After the last step: the beginning of the next phase is a checkpoint too, with the model and nothing else."""
+        if self._around.share.rank == 0:
+            tensors = {f"model.{name}": value for name, value in self._model.state_dict().items()}
+            checkpoints.write(self._folder.checkpoints, Checkpoint(self._index + 1, 0, tensors, {}))
+
+    def _load(self, checkpoint: Checkpoint) -> None:
+        stepper = self._stepper
+        states: dict[int, dict[str, Tensor]] = {}
+        for name, value in _under("optimiser.", checkpoint).items():
+            position, _, part = name.partition(".")
+            states.setdefault(int(position), {})[part] = value
+        stepper.optimiser.load_state_dict({**stepper.optimiser.state_dict(), "state": states})
+        for group in stepper.optimiser.param_groups:
+            group["lr"] = stepper.learning_rate
+        for ours, prefix in ((stepper.average, "average."), (stepper.meters, "meters.")):
+            for name, value in _under(prefix, checkpoint).items():
+                ours[name].copy_(value)
+        stepper.generator.set_state(checkpoint.tensors["generator"])
+        self._step, self._logged = checkpoint.step, checkpoint.facts["logged"]
+        self._plateau = Plateau(**checkpoint.facts["plateau"])
+        self._epoch_loss = checkpoint.facts["epoch_loss"]
+        self._best = checkpoint.facts["best"]
+
+    def _initialise_posterior(self) -> None:
+        generator = torch.Generator(self._model.device).manual_seed(self._seed + 1)
+        images, labels = next(self._feed.batches(0, self._batch, self._seed))
+        numbers = draw(self._phase, self._model, self._batch, self._objective, generator)
+        initialise_posterior(self._model, Batch(to_pixels(images), labels), numbers, self._objective)
+
+    def _worth(self) -> float | None:
+        """Accuracy at the last look on the scenes held out, where there are any."""
+        if not len(self._held_out):
+            return None
+        preset = self._config.preset
+        agent = Agent(self._model, [str(label) for label in range(preset.model.classes)], looks=preset.looks)
+        policy = RandomPolicy() if self._phase.name == "recognise" else GainPolicy(preset.samples)
+        right = roll_out(agent, self._held_out, policy).right[:, -1]
+        self._model.train()
+        return float(right.double().mean())
+
+
+def _under(prefix: str, checkpoint: Checkpoint) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in checkpoint.tensors.items() if name.startswith(prefix)}
+
+
+def _held_out(split: Split, config: RunConfig) -> tuple[Split, Split]:
+    """The split without the scenes kept back, and those, as many as are looked at."""
+    count = round(config.hold_out * len(split))
+    order = torch.randperm(len(split), generator=torch.Generator().manual_seed(config.seed))
+    kept, rest = order[:count], order[count:].sort().values
+    if not count:
+        return split, Split(split.images[:0], split.labels[:0])
+    kept = kept[:_HELD_OUT_AT_MOST]
+    return Split(split.images[rest], split.labels[rest]), Split(split.images[kept], split.labels[kept])

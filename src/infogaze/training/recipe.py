@@ -1,0 +1,79 @@
+"""How long and how hard each phase trains, as values: the paper's way, our fast one, and small ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from infogaze.data.augment import Augmentation
+
+
+@dataclass(frozen=True)
+class PhaseRecipe:
+    """One phase's share of the work."""
+
+    epochs: float
+    """Passes over the training split; parts of one count."""
+    batch: int
+    """Scenes a step, all processes together."""
+    learning_rate: float | None = None
+    """The largest; the preset's own if not given."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All three phases: recognise, imagine, refine."""
+
+    recognise: PhaseRecipe
+    """Phase 1: F, R and C."""
+    imagine: PhaseRecipe
+    """Phase 2: S and D."""
+    refine: PhaseRecipe
+    """Phase 3: everything."""
+    schedule: Literal["cycle", "plateau"] = "cycle"
+    """cycle: rise over the first fifth, then half a cosine to zero. plateau: halved when an epoch's loss has not fallen for ten."""
+    betas: tuple[float, float] = (0.9, 0.99)
+    """Of AdamW."""
+    weight_decay: float = 0.01
+    """Of AdamW; with 0 it is Adam."""
+    clip: float = 1.0
+    """The gradient's norm is cut down to this."""
+    smoothing: float = 0.0
+    """Label smoothing of the classification loss."""
+    average: float = 0.0
+    """Decay of the running average of the weights, which is what a phase hands on; 0 hands on the last weights."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the networks' products; losses and densities are summed in float32 always."""
+    augmentation: Augmentation | None = Augmentation()
+    """What may happen to a training image; mirrored only where the preset allows it."""
+
+    @property
+    def phases(self) -> tuple[PhaseRecipe, PhaseRecipe, PhaseRecipe]:
+        """In order."""
+        return self.recognise, self.imagine, self.refine
+
+
+RECIPES: dict[str, Recipe] = {
+    "paper": Recipe(
+        PhaseRecipe(1000, 64), PhaseRecipe(100, 64), PhaseRecipe(100, 64),
+        schedule="plateau", betas=(0.9, 0.999), weight_decay=0.0,
+    ),
+    "fast": Recipe(
+        PhaseRecipe(350, 1024, 4e-3), PhaseRecipe(20, 1024, 2e-3), PhaseRecipe(15, 1024, 1e-3),
+        weight_decay=0.1, average=0.999, precision="bfloat16", augmentation=Augmentation(brightness=0.2, contrast=0.2, saturation=0.2),
+    ),
+    "quickstart": Recipe(
+        PhaseRecipe(20, 64, 3e-3), PhaseRecipe(4, 64, 3e-3), PhaseRecipe(2, 64, 1e-3), augmentation=None,
+    ),
+    "smoke": Recipe(
+        PhaseRecipe(4, 64, 4e-3), PhaseRecipe(1, 64, 4e-3), PhaseRecipe(0.25, 64, 1e-3), augmentation=None,
+    ),
+}  # fmt: skip
+"""`quickstart` and `smoke` are for the embedded digits on two CPU cores: three minutes, and under one."""
+
+
+def recipe(name: str) -> Recipe:
+    """The recipe of this name."""
+    if name not in RECIPES:
+        raise ValueError(f"no recipe is called {name!r}; there are {', '.join(RECIPES)}")
+    return RECIPES[name]

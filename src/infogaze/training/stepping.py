@@ -1,0 +1,190 @@
+"""One optimisation step of a phase, and everything that a step changes: weights, moments, average, meters, random state.
+
+A step whose loss or gradient is not finite changes nothing but the count of such steps. On a CUDA device the step, from the drawing of
+its random numbers to the update of the average, is captured once as a graph and replayed: at these sizes launches are the cost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor, nn
+
+from infogaze.data.augment import NUMBERS, Augmentation, draw_from, transform
+from infogaze.features import to_pixels
+from infogaze.model import Model
+from infogaze.training.phases import Batch, Draw, Objective, Outcome, Phase, draw
+from infogaze.training.recipe import Recipe
+
+_EAGER_STEPS = 3
+"""Real steps before the capture, in which allocators, compilers and libraries settle."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """Which scenes of a global batch are this process's."""
+
+    rank: int = 0
+    world: int = 1
+
+    def of(self, scenes: int) -> slice:
+        """The slice of a global batch of this many scenes."""
+        each = scenes // self.world
+        return slice(self.rank * each, (self.rank + 1) * each)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the meters said."""
+
+    loss: float
+    """Mean over the steps that were not skipped."""
+    accuracy: tuple[float, ...]
+    """Likewise, at each look."""
+    skipped: int
+    """Steps whose loss or gradient was not finite."""
+    skipped_in_a_row: int
+    """Up to now."""
+
+
+class PhaseLoss(nn.Module):
+    """A phase's loss as a module, which is what DistributedDataParallel wraps."""
+
+    def __init__(self, model: Model, phase: Phase, objective: Objective) -> None:
+        super().__init__()
+        self.model = model
+        self._phase = phase
+        self._objective = objective
+
+    def forward(self, images: Tensor, labels: Tensor, numbers: Draw) -> tuple[Tensor, Tensor]:
+        """The loss and the accuracy at each look."""
+        outcome: Outcome = self._phase.loss(self.model, Batch(images, labels), numbers, self._objective)
+        return outcome.loss, outcome.accuracy
+
+
+class Stepper:
+    """The state of a phase in training, moved on by `step`."""
+
+    def __init__(
+        self,
+        model: Model,
+        phase: Phase,
+        objective: Objective,
+        recipe: Recipe,
+        augmentation: Augmentation | None,
+        batch: int,
+        seed: int,
+        share: Share = Share(),
+    ) -> None:
+        device = model.device
+        self._model, self._phase, self._objective, self._recipe = model, phase, objective, recipe
+        self._augmentation, self._batch, self._share = augmentation, batch, share
+        model.requires_grad_(False)
+        self._trained = [parameter.requires_grad_() for parameter in phase.trained(model)]
+        self._statistics = [value for value in model.buffers() if value.is_floating_point()]
+        self._loss: nn.Module = PhaseLoss(model, phase, objective)
+        if share.world > 1:
+            self._loss = nn.parallel.DistributedDataParallel(self._loss, broadcast_buffers=False)
+        self.learning_rate = torch.zeros((), device=device)
+        self.optimiser = torch.optim.AdamW(
+            self._trained, self.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay,
+            fused=True, capturable=device.type == "cuda",
+        )  # fmt: skip
+        self.average: dict[str, Tensor] = {}
+        """The running average of every weight and statistic, by name; empty where the recipe has none."""
+        if recipe.average:
+            self.average = {name: value.detach().clone() for name, value in _floats(model).items()}
+        self.generator = torch.Generator(device).manual_seed(seed)
+        zeros = {"loss": (), "accuracy": (objective.looks,), "steps": (), "skipped": (), "skipped_in_a_row": ()}
+        self.meters = {name: torch.zeros(shape, device=device) for name, shape in zeros.items()}
+        """Sums since they were last read, and how many steps in a row were skipped."""
+        self.taken = 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._images: Tensor | None = None
+        self._labels: Tensor | None = None
+
+    def step(self, images: UInt8[Tensor, "b C H W"], labels: Int[Tensor, " b"], learning_rate: float) -> None:
+        """Learn from this process's share of a batch."""
+        self.learning_rate.fill_(learning_rate)
+        if self.learning_rate.device.type != "cuda" or self._share.world > 1 or self.taken < _EAGER_STEPS:
+            self._step(images, labels)
+        else:
+            self._replay(images, labels)
+        self.taken += 1
+
+    def read_meters(self) -> Reading:
+        """The means since the last reading and the counts of skipped steps; the sums begin anew. Waits for the device."""
+        sums = {name: value.flatten().tolist() for name, value in self.meters.items()}
+        finite = max(sums["steps"][0], 1.0)
+        for name in ("loss", "accuracy", "steps", "skipped"):
+            self.meters[name].zero_()
+        return Reading(
+            loss=sums["loss"][0] / finite,
+            accuracy=tuple(value / finite for value in sums["accuracy"]),
+            skipped=round(sums["skipped"][0]),
+            skipped_in_a_row=round(sums["skipped_in_a_row"][0]),
+        )
+
+    @torch.no_grad()
+    def hand_on(self) -> None:
+        """Give the model the averaged weights, where there are any."""
+        for name, value in _floats(self._model).items():
+            if name in self.average:
+                value.copy_(self.average[name])
+
+    def _step(self, images: Tensor, labels: Tensor) -> None:
+        mine = self._share.of(self._batch)
+        numbers = draw(self._phase, self._model, self._batch, self._objective, self.generator)[mine]
+        pixels = self._pixels(images, mine)
+        before = [value.clone() for value in self._statistics]
+        self.optimiser.zero_grad(set_to_none=True)
+        with torch.autocast(images.device.type, torch.bfloat16, enabled=self._recipe.precision == "bfloat16"):
+            loss, accuracy = self._loss(pixels, labels, numbers)
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(self._trained, self._recipe.clip)
+        bad = ~(norm.isfinite() & loss.detach().isfinite())
+        self._update(before, loss.detach(), accuracy, bad)
+
+    @torch.no_grad()
+    def _update(self, before: list[Tensor], loss: Tensor, accuracy: Tensor, bad: Tensor) -> None:
+        # torch's fused optimisers leave weights, moments and step counts alone where this is one.
+        self.optimiser.found_inf = bad.float()  # type: ignore[attr-defined]
+        self.optimiser.step()
+        for value, old in zip(self._statistics, before, strict=True):
+            value.copy_(torch.where(bad, old, value))
+        good = (~bad).float()
+        if self.average:
+            current, averages = _floats(self._model), list(self.average.values())
+            change = torch._foreach_sub([current[name] for name in self.average], averages)
+            torch._foreach_mul_(change, (1.0 - self._recipe.average) * good)
+            torch._foreach_add_(averages, change)
+        self.meters["loss"] += torch.where(bad, 0.0, loss.float())
+        self.meters["accuracy"] += torch.where(bad, 0.0, accuracy)
+        self.meters["steps"] += good
+        self.meters["skipped"] += bad
+        self.meters["skipped_in_a_row"].copy_(torch.where(bad, self.meters["skipped_in_a_row"] + 1, 0.0))
+
+    def _pixels(self, images: Tensor, mine: slice) -> Float[Tensor, "b C H W"]:
+        if self._augmentation is None:
+            return to_pixels(images)
+        uniform = torch.rand(self._batch, NUMBERS, generator=self.generator, device=images.device)[mine]
+        drawn = draw_from(uniform, self._augmentation, images.shape[2], images.shape[3])
+        return to_pixels(transform(images / 255.0, drawn))
+
+    def _replay(self, images: Tensor, labels: Tensor) -> None:
+        if self._graph is None or self._images is None or self._labels is None:
+            self._images, self._labels = images.clone(), labels.clone()
+            self._graph = torch.cuda.CUDAGraph()
+            self._graph.register_generator_state(self.generator)
+            self.optimiser.zero_grad(set_to_none=True)
+            with torch.cuda.graph(self._graph):
+                self._step(self._images, self._labels)
+        self._images.copy_(images)
+        self._labels.copy_(labels)
+        self._graph.replay()
+
+
+def _floats(model: Model) -> dict[str, Tensor]:
+    return {name: value for name, value in model.state_dict().items() if value.is_floating_point()}

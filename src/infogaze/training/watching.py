@@ -1,0 +1,23 @@
+"""Training as it is shown to a person: a bar a phase."""
+
+from __future__ import annotations
+
+from infogaze.progress import Bar, Display
+from infogaze.training.loop import Step
+
+
+class Bars:
+    """Turns notices of steps into bars."""
+
+    def __init__(self, screen: Display) -> None:
+        self._screen = screen
+        self._bars: dict[str, Bar] = {}
+
+    def notice(self, step: Step) -> None:
+        """Show where training stands."""
+        if step.phase not in self._bars:
+            number = {"recognise": 1, "imagine": 2, "refine": 3}[step.phase]
+            self._bars[step.phase] = self._screen.bar(f"phase {number}, {step.phase}", step.total, begin=step.scenes)
+            return
+        looks = " ".join(f"{100 * share:.0f}" for share in step.accuracy)
+        self._bars[step.phase].advance(step.scenes, f"loss {step.loss:.2f}, right by look {looks} %")

@@ -1,0 +1,38 @@
+"""A run small enough to be killed many times: a tiny model on scenes whose brightness tells their class."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from infogaze.data.options import Options
+from infogaze.data.sets import Split
+from infogaze.model import Model, build
+from infogaze.presets import Preset
+from infogaze.training.loop import Surroundings, train
+from infogaze.training.recipe import PhaseRecipe, Recipe
+from infogaze.training.runs import DataChoice, RunConfig, RunFolder
+from tests.tiny import CONFIG
+
+RECIPE = Recipe(
+    PhaseRecipe(3, 16, 1e-2), PhaseRecipe(2, 16, 1e-2), PhaseRecipe(2, 16, 1e-2), average=0.9,
+)  # fmt: skip
+PRESET = Preset(CONFIG, beta=2.0, learning_rates=(1e-3, 1e-3, 1e-3), mirror=False, looks=4)
+
+
+def scenes(count: int = 96) -> Split:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, CONFIG.classes, (count,), generator=generator)
+    noise = torch.randint(0, 30, (count, CONFIG.channels, CONFIG.height, CONFIG.width), generator=generator)
+    return Split((labels.view(-1, 1, 1, 1) * 100 + noise).to(torch.uint8), labels)
+
+
+def run(
+    folder: Path, recipe: Recipe = RECIPE, seed: int = 0, around: Surroundings | None = None, hold_out: float = 0.0
+) -> Model:
+    """Train, or go on training, in this folder."""
+    config = RunConfig(PRESET, recipe, DataChoice("made up", None, Options()), seed, hold_out=hold_out)
+    model = build(CONFIG, seed)
+    train(model, scenes(), config, RunFolder(folder, config), Surroundings() if around is None else around)
+    return model
