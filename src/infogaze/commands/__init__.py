@@ -1,0 +1,1 @@
+"""What each `infogaze` command does; one file a command."""

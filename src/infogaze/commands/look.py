@@ -1,0 +1,119 @@
+"""`infogaze look IMAGE`: one picture in; the looks, the probabilities and a rollout picture out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+import tyro
+from jaxtyping import UInt8
+from PIL import Image, ImageOps, UnidentifiedImageError
+from torch import Tensor
+
+from infogaze.agent import Agent
+from infogaze.policies import GainPolicy, Policy, RandomPolicy, RasterPolicy
+from infogaze.report.rollout import rollout_figure
+from infogaze.report.style import png
+from infogaze.sensing import ImageSensor
+from infogaze.stopping import Confident
+from infogaze.weights import load, write_whole
+
+
+@dataclass(frozen=True)
+class LookAt:
+    """Classify one picture glimpse by glimpse, and draw what was looked at, expected and believed.
+
+    The picture is scaled and cropped around its middle to the size of the model's scenes. It may be PNG, JPEG, WebP or anything else that
+    Pillow reads, of any size not smaller than a glimpse, in colour, grey, with a palette or transparent.
+    """
+
+    image: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE")]
+    """The picture."""
+    model: str = "digits"
+    """A bundled model's name, or a folder that `quickstart`, `train` or `infogaze.save` wrote."""
+    out: Path = Path("look.png")
+    """Where the rollout picture goes."""
+    budget: int | None = None
+    """The most looks; the model's own budget if not given."""
+    policy: Literal["gain", "random", "raster"] = "gain"
+    """How the looks are chosen."""
+    samples: int | None = None
+    """Scenes imagined behind each gain map; the model's own number if not given."""
+    stop_at: float | None = None
+    """Stop as soon as the most likely label has this probability."""
+    seed: int = 0
+    """Fixes the first look and the imagined scenes."""
+
+    def run(self) -> None:
+        """Look, print a line a look, write the picture."""
+        agent = load(self.model)
+        scene = read_scene(self.image, agent)
+        policies: dict[str, Policy] = {
+            "gain": GainPolicy(agent.samples if self.samples is None else self.samples),
+            "random": RandomPolicy(),
+            "raster": RasterPolicy(),
+        }
+        stop = None if self.stop_at is None else Confident(self.stop_at)
+        sensor = ImageSensor(scene[None], agent.model.grid.glimpse)
+        episode = agent.run(sensor, self.budget, seed=self.seed, policy=policies[self.policy], stop=stop)
+        print("look  row  col  label            probability  entropy, nats")
+        for number, look in enumerate(episode.history):
+            row, col = look.location[0].tolist()
+            best = int(look.probabilities[0].argmax())
+            share = f"{100 * float(look.probabilities[0, best]):.1f} %"
+            print(
+                f"{number:4d} {row:4d} {col:4d}  {agent.classes[best]:<16} {share:>11} {float(look.entropy[0]):14.3f}"
+            )
+        grid = agent.model.grid
+        seen = 100 * int(sensor.pixels_read[0]) / (grid.height * grid.width)
+        figure = rollout_figure(
+            scene,
+            torch.cat([look.location for look in episode.history]),
+            torch.cat([look.gain for look in episode.history]),
+            torch.cat([look.probabilities for look in episode.history]),
+            grid,
+            agent.classes,
+        )
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(self.out, png(figure))
+        print(
+            f"{agent.classes[int(episode.probabilities[0].argmax())]}, from {seen:.0f} % of the scene; drawn in {self.out}"
+        )
+
+
+def read_scene(path: Path, agent: Agent) -> UInt8[Tensor, "C H W"]:
+    """A picture as a scene of the model's size and channels."""
+    grid = agent.model.grid
+    channels = 3 if agent.config is None else agent.config.channels
+    if channels not in {1, 3}:
+        raise ValueError(f"this model takes {channels} channels; a picture has 1 or 3")
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file")
+    try:
+        with Image.open(path) as opened:
+            picture = ImageOps.exif_transpose(opened)
+            picture.load()
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise ValueError(f"{path}: not a picture that can be read ({type(error).__name__})") from None
+    if min(picture.size) < grid.glimpse:
+        width, height = picture.size
+        raise ValueError(f"{path}: {height}x{width} pixels, smaller than a glimpse of {grid.glimpse}x{grid.glimpse}")
+    plain = _eight_bit(picture).convert("L" if channels == 1 else "RGB")
+    fitted = ImageOps.fit(plain, (grid.width, grid.height), Image.Resampling.LANCZOS)
+    pixels = np.array(fitted).reshape(grid.height, grid.width, channels)
+    return torch.from_numpy(pixels).movedim(-1, 0).contiguous()
+
+
+def _eight_bit(picture: Image.Image) -> Image.Image:
+    """Deep greys scaled to 8 bits, which `convert` would clip; transparency over white."""
+    if picture.mode.startswith("I") or picture.mode == "F":
+        values = np.asarray(picture, dtype=np.float64)
+        top = 65535.0 if picture.mode.startswith("I") else max(float(values.max()), 1e-9)
+        return Image.fromarray((values / top * 255).clip(0, 255).round().astype(np.uint8))
+    if picture.has_transparency_data:
+        picture = picture.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
+    return picture

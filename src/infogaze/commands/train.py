@@ -1,0 +1,150 @@
+"""`infogaze train PRESET`: from a data set to a trained model, in a run folder that survives being killed."""
+
+from __future__ import annotations
+
+import errno
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Literal
+
+import torch
+import tyro
+
+from infogaze.agent import Agent
+from infogaze.data.options import Options
+from infogaze.data.registry import load_set
+from infogaze.data.sets import ImageSet
+from infogaze.model import Model, build
+from infogaze.presets import Preset, preset
+from infogaze.progress import display
+from infogaze.training.loop import Stopped, Surroundings, train
+from infogaze.training.recipe import recipe
+from infogaze.training.runs import DataChoice, RunConfig, RunFolder
+from infogaze.training.watching import Bars
+from infogaze.weights import load, save
+
+PresetName = Literal["svhn", "cifar10", "cinic10", "cifar100", "tinyimagenet", "digits"]
+RecipeName = Literal["paper", "fast", "quickstart", "smoke"]
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a model in three phases, and write it to OUT together with its metrics and checkpoints.
+
+    The same command again goes on where the run was stopped or killed. OUT belongs to one configuration; another one is refused. OUT itself
+    is then a model folder: `infogaze.load(OUT)` and `infogaze look --model OUT` open it.
+    """
+
+    preset: Annotated[PresetName, tyro.conf.Positional, tyro.conf.arg(metavar="PRESET")]
+    """Sizes of the networks and what belongs to the data set: svhn, cifar10, cinic10, cifar100, tinyimagenet or digits."""
+    out: Path
+    """The run folder."""
+    data: str | None = None
+    """The image set, see `infogaze data list`; the preset's own if not given. Its sizes and classes go before the preset's."""
+    root: Path | None = None
+    """Where the set's files are; digits needs none."""
+    download: bool = False
+    """Fetch the set into the root first, where infogaze knows how."""
+    read: Options = Options()
+    """How the images are read."""
+    recipe: RecipeName = "fast"
+    """How long and how hard: paper, fast, quickstart or smoke."""
+    phases: tuple[int, ...] = (1, 2, 3)
+    """Which of the three phases to run."""
+    start_from: str | None = None
+    """A bundled name, or a model or run folder, whose weights to begin with; needed where phase 1 is left out."""
+    hold_out: float = 0.0
+    """Share of the training split kept back; the best checkpoint is the one with the highest accuracy on it."""
+    seed: int = 0
+    """Fixes everything: weights, order, looks, augmentation."""
+    device: str = "auto"
+    """Where to train: cpu, cuda, cuda:1; auto takes a GPU if there is one."""
+    save_every: float = 120.0
+    """Seconds between checkpoints."""
+
+    def run(self) -> None:
+        """Read, train, save."""
+        device = chosen_device(self.device)
+        name = self.preset if self.data is None else self.data
+        images = load_set(name, self.root, self.read, download=self.download)
+        settings = fitted(preset(self.preset), images)
+        root = None if self.root is None else str(self.root)
+        config = RunConfig(
+            settings,
+            recipe(self.recipe),
+            DataChoice(name, root, self.read),
+            self.seed,
+            self.phases,
+            self.start_from,
+            self.hold_out,
+        )
+        folder = RunFolder(self.out, config)
+        model = self._begin(settings).to(device)
+        agent = Agent(model, images.classes, looks=settings.looks, samples=settings.samples, config=settings.model)
+        with display() as screen, stop_signals() as asked:
+            around = Surroundings(Bars(screen).notice, screen.say, lambda: bool(asked), self.save_every)
+            try:
+                train(model, images.train, config, folder, around)
+                save(agent, self.out)
+            except Stopped as stop:
+                screen.say(f"{stop}; the same command again goes on from there")
+                raise SystemExit(128 + asked[0]) from None
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                raise ValueError(
+                    f"the disk of {self.out} is full; the last good checkpoint stands, make room and run the command again"
+                ) from None
+        print(f"model: {self.out}")
+
+    def _begin(self, settings: Preset) -> Model:
+        if self.start_from is None:
+            return build(settings.model, self.seed)
+        source = load(self.start_from)
+        if source.config != settings.model:
+            raise ValueError(f"{self.start_from}: a model of other sizes than {self.preset} on this data")
+        return source.model
+
+
+def chosen_device(name: str) -> torch.device:
+    """A device by name; refuses one that is not there."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"device is {name!r}; auto, cpu, cuda or cuda:N is allowed") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device is {name!r}, and no GPU is to be seen here")
+    if device.type not in {"cpu", "cuda"}:
+        raise ValueError(f"device is {name!r}; auto, cpu, cuda or cuda:N is allowed")
+    return device
+
+
+def fitted(settings: Preset, images: ImageSet) -> Preset:
+    """The preset with the image size, channels and classes of the data."""
+    _, channels, height, width = images.train.images.shape
+    model = replace(settings.model, height=height, width=width, channels=channels, classes=len(images.classes))
+    return replace(settings, model=model)
+
+
+@contextmanager
+def stop_signals() -> Iterator[list[int]]:
+    """The signals that asked to stop while the block ran; a second one is not waited for."""
+    asked: list[int] = []
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    old = {number: signal.signal(number, hear) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield asked
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import ast
+import inspect
+import io
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import infogaze
+from infogaze.cli import COMMANDS, main, one_line
+from tests.tiny import tiny_agent
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line that a wrong call gets, with exit code 2."""
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    lines = said.err.splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("infogaze: ")
+    return lines[0]
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    path = tmp_path / "picture.png"
+    Image.fromarray(rng.integers(0, 255, (40, 60), dtype=np.uint8)).save(path)
+    return path
+
+
+def field_texts(command: Callable[..., object]) -> dict[str, str]:
+    """The docstring under each field of a command's dataclass; an empty one where there is none."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(command))).body[0].body  # type: ignore[attr-defined]
+    texts = {}
+    for field, after in zip(body, [*body[1:], None], strict=True):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            is_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+            texts[field.target.id] = str(after.value.value) if is_text else ""
+    return texts
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_help_of_every_command_says_what_each_option_does(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    said = one_line(capsys.readouterr().out)
+    for name, text in field_texts(COMMANDS[command]).items():
+        assert text, f"{name} has no help"
+        assert " ".join(text.split()[:2]) in said
+
+
+def test_wrong_values_are_named_with_those_allowed(capsys: pytest.CaptureFixture[str], picture: Path) -> None:
+    line = refused(capsys, "look", str(picture), "--policy", "luck")
+    assert "luck" in line
+    assert "gain" in line
+    assert "raster" in line
+    assert "'many'" in refused(capsys, "look", str(picture), "--budget", "many")
+    assert "budget is 0; it must be at least 1" in refused(capsys, "look", str(picture), "--budget", "0")
+    assert "probability is 2.0" in refused(capsys, "look", str(picture), "--stop-at", "2")
+    assert "samples is 0" in refused(capsys, "look", str(picture), "--samples", "0")
+    line = refused(capsys, "lok")
+    assert "lok" in line
+    assert "quickstart" in line
+    assert "--out" in refused(capsys, "quickstart")
+    assert "--nonsense" in refused(capsys, "quickstart", "--out", "x", "--nonsense", "1")
+
+
+def test_look_refuses_what_is_no_picture(capsys: pytest.CaptureFixture[str], tmp_path: Path, picture: Path) -> None:
+    text = tmp_path / "notes.png"
+    text.write_text("no picture")
+    assert "notes.png: not a picture" in refused(capsys, "look", str(text))
+    half = tmp_path / "half.png"
+    half.write_bytes(picture.read_bytes()[:200])
+    assert "half.png: not a picture" in refused(capsys, "look", str(half))
+    empty = tmp_path / "empty.jpg"
+    empty.write_bytes(b"")
+    assert "empty.jpg: not a picture" in refused(capsys, "look", str(empty))
+    assert "nowhere.png: no such file" in refused(capsys, "look", str(tmp_path / "nowhere.png"))
+    assert "no such file" in refused(capsys, "look", str(tmp_path))
+    small = tmp_path / "small.png"
+    Image.new("L", (20, 7)).save(small)
+    assert "small.png: 7x20 pixels, smaller than a glimpse of 8x8" in refused(capsys, "look", str(small))
+    assert "no such folder" in refused(capsys, "look", str(picture), "--model", str(tmp_path / "no-model"))
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "I", "I;16", "F"])
+@pytest.mark.parametrize("size", [(8, 8), (500, 300), (31, 97)])
+def test_look_takes_pictures_of_any_mode_and_size(mode: str, size: tuple[int, int], tmp_path: Path) -> None:
+    path = tmp_path / ("picture.tiff" if mode in {"CMYK", "YCbCr", "F", "I"} else "picture.png")
+    values = np.random.default_rng(1).integers(0, 255, (size[1], size[0], 3), dtype=np.uint8)
+    source = Image.fromarray(values)
+    (source.convert("L").convert("I").convert("I;16") if mode == "I;16" else source.convert(mode)).save(path)
+    main(["look", str(path), "--out", str(tmp_path / "seen.png"), "--budget", "2", "--samples", "2"])
+    with Image.open(tmp_path / "seen.png") as drawn:
+        assert drawn.size[0] > 300
+
+
+@pytest.mark.parametrize("ending", ["png", "jpg", "webp"])
+def test_look_prints_a_line_a_look_and_draws_the_rollout(
+    ending: str, tmp_path: Path, picture: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"other.{ending}"
+    with Image.open(picture) as opened:
+        opened.save(path)
+    out = tmp_path / "new" / "seen.png"
+    main(["look", str(path), "--out", str(out), "--budget", "3", "--samples", "2", "--model", "digits"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:4]] == ["0", "1", "2"]
+    assert "% of the scene" in lines[-1]
+    with Image.open(out) as drawn:
+        assert drawn.format == "PNG"
+
+
+def test_look_opens_a_folder_and_fits_the_picture_to_its_scenes(tmp_path: Path, picture: Path) -> None:
+    from dataclasses import replace
+
+    from tests.tiny import CONFIG
+
+    infogaze.save(tiny_agent(replace(CONFIG, channels=3)), tmp_path / "model")
+    main(["look", str(picture), "--model", str(tmp_path / "model"), "--out", str(tmp_path / "seen.png")])
+    assert (tmp_path / "seen.png").stat().st_size > 1000
+
+
+def test_a_sideways_photograph_is_turned_upright(tmp_path: Path) -> None:
+    from infogaze.commands.look import read_scene
+
+    agent = infogaze.load("digits")
+    upright = Image.new("L", (64, 64))
+    upright.paste(255, (0, 0, 64, 32))
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turned a quarter to the left
+    sideways = io.BytesIO()
+    upright.rotate(90).save(sideways, "png", exif=exif)
+    (tmp_path / "photo.png").write_bytes(sideways.getvalue())
+    scene = read_scene(tmp_path / "photo.png", agent)
+    assert scene[0, :12].float().mean() > 240
+    assert scene[0, 20:].float().mean() < 15
+
+
+def test_the_installed_command_answers() -> None:
+    done = subprocess.run(
+        [Path(sys.executable).parent / "infogaze", "--help"], capture_output=True, text=True, check=True
+    )
+    for command in COMMANDS:
+        assert command in done.stdout
