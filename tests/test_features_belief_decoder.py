@@ -341,7 +341,8 @@ def test_on_seven_by_seven_the_decoder_computes_table_one() -> None:
         # Over channels and places together, one mean and one variance a map.
         flat = maps.flatten(1)
         flat = (flat - flat.mean(1, keepdim=True)) / (flat.var(1, correction=0, keepdim=True) + norm.eps).sqrt()
-        maps = flat.view_as(maps) * norm.weight.movedim(-1, 0) + norm.bias.movedim(-1, 0)
+        weight, bias = (value.view(*maps.shape[2:], -1).movedim(-1, 0) for value in (norm.weight, norm.bias))
+        maps = flat.view_as(maps) * weight + bias
     maps = functional.conv2d(maps, decoder.last.weight, decoder.last.bias, padding=1)
     torch.testing.assert_close(decoder(z), maps.flatten(2).mT)
 

@@ -250,6 +250,9 @@ class WorldBackbone(Backbone):
 class WorldDistribution(FlowDistribution):
     """The belief itself: noise to a uniform number, and that to a state by the inverse of the cumulative distribution."""
 
+    def rsample(self, noise: Tensor) -> Tensor:
+        return self.rsample_with_log_prob(noise)[0]
+
     def rsample_with_log_prob(self, noise: Tensor) -> tuple[Tensor, Tensor]:
         log_posterior = self.mean.expand(*noise.shape[:-1], -1).contiguous()
         cumulative = log_posterior.exp().cumsum(-1)

@@ -95,7 +95,7 @@ def test_the_spline_layer_has_a_triangular_jacobian(
     z, context = reach * _normal(size, seed=seed), 3.0 * _normal(CONTEXT, seed=seed + 1)
     jacobian = torch.autograd.functional.jacobian(lambda x: layer(x, context)[0], z)
     assert torch.equal(jacobian.triu(1), torch.zeros_like(jacobian))
-    _, log_det = layer(z, context)
+    log_det = layer(z, context)[1].sum(-1)
     torch.testing.assert_close(log_det, jacobian.diagonal().log().sum(), rtol=1e-8, atol=1e-8)
 
 
@@ -271,6 +271,13 @@ def test_fresh_flow_layers_start_near_the_identity() -> None:
     torch.manual_seed(0)
     layer = FlowLayer(6, CONTEXT, 5, 3.0).double()
     z = _normal(100, 6)
-    out, log_det = layer(z, _normal(100, CONTEXT, seed=1))
+    out, log_slope = layer(z, _normal(100, CONTEXT, seed=1))
     torch.testing.assert_close(out, z.flip(-1), rtol=0, atol=0.2)
-    assert log_det.abs().max() < 0.5
+    assert log_slope.sum(-1).abs().max() < 0.5
+
+
+def test_a_sample_without_its_density_is_the_same_sample() -> None:
+    posterior = Posterior(5, 4, CONTEXT, 3)
+    distribution = posterior(torch.randn(7, 5, generator=torch.Generator().manual_seed(0)))
+    noise = torch.randn(2, 7, 4, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(distribution.rsample(noise), distribution.rsample_with_log_prob(noise)[0])

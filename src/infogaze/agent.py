@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int, Num
@@ -48,8 +49,11 @@ class Agent:
         looks: int = 7,
         samples: int = 20,
         config: ModelConfig | None = None,
+        precision: Literal["float32", "bfloat16"] = "float32",
     ) -> None:
         self.model = model.eval()
+        self.precision = precision
+        """Of the networks' products; probabilities and gains come out in float32 always."""
         self.classes = tuple(classes)
         self.looks = looks
         self.samples = samples
@@ -85,7 +89,8 @@ class Agent:
             if seeds.shape != (batch,):
                 raise ValueError(f"{seeds.numel()} seeds for {batch} scenes; give one a scene, or one for all")
         policy = GainPolicy(self.samples) if policy is None else policy
-        return Episode(self.model, seeds.to(self.model.device), budget, policy, stop, first)
+        cast = torch.autocast(self.model.device.type, torch.bfloat16, enabled=self.precision == "bfloat16")
+        return Episode(self.model, seeds.to(self.model.device), budget, policy, stop, first, cast)
 
     def run(
         self,
@@ -116,8 +121,10 @@ class Episode:
         policy: Policy,
         stop: StopRule | None,
         first: Location | None,
+        cast: torch.autocast,
     ) -> None:
         self._model = model
+        self._cast = cast
         self._seeds = seeds
         self._policy = policy
         self._stop = stop
@@ -193,9 +200,10 @@ class Episode:
         location = self._locations(at) if at is not None else self._plan().location
         chosen_by = self._no_gain() if self._next is None else self._next.gain
         running = ~self.stopped
-        content = self._model.backbone.features(pixels)
-        updated = self._model.backbone.update(self._belief, content, location)
-        probabilities = self._model.backbone.classify(updated).exp()
+        with self._cast:
+            content = self._model.backbone.features(pixels)
+            updated = self._model.backbone.update(self._belief, content, location)
+            probabilities = self._model.backbone.classify(updated).exp()
         self._probabilities = torch.where(running[:, None], probabilities, self.probabilities)
         self._belief = updated.where(running, self._belief)
         self._candidates = self._candidates & ~(self._model.grid.at(location) & running[:, None])
@@ -210,7 +218,8 @@ class Episode:
         if self._next is None:
             policy: Policy = self._policy if self.history else RandomPolicy()
             noise = SceneNoise(self._seeds, len(self.history))
-            self._next = policy(self._model, self._belief, self._candidates, noise)
+            with self._cast:
+                self._next = policy(self._model, self._belief, self._candidates, noise)
         return self._next
 
     def _no_gain(self) -> Tensor:

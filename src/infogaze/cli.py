@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 
 import tyro
 
+from infogaze.commands.bench import Bench
 from infogaze.commands.data import Data
 from infogaze.commands.look import LookAt
 from infogaze.commands.quickstart import Quickstart
@@ -31,6 +32,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "data": Data,
     "train": Train,
     "look": LookAt,
+    "bench": Bench,
 }
 
 
@@ -67,3 +69,7 @@ def one_line(boxed: str) -> str:
     words = re.sub(r"[─-╿]", " ", re.sub(r"\x1b\[[0-9;]*m", "", boxed))
     title, *lines = [line.strip() for line in words.splitlines() if line.strip()] or [""]
     return re.sub(r"\s+", " ", f"{title}: {' '.join(lines)}" if lines else title)
+
+
+if __name__ == "__main__":
+    main()

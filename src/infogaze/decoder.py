@@ -44,11 +44,12 @@ class Refine(nn.Module):
     def __init__(self, convolution: nn.Conv2d | nn.ConvTranspose2d, rows: int, cols: int) -> None:
         super().__init__()
         self.convolution = convolution
-        self.norm = nn.LayerNorm([rows, cols, convolution.out_channels])
+        self.norm = nn.LayerNorm(rows * cols * convolution.out_channels)
 
     def forward(self, maps: Float[Tensor, "N r c w"]) -> Float[Tensor, "N rows cols v"]:
         """The refined maps."""
-        return self.norm(functional.leaky_relu(_convolve(self.convolution, maps)))
+        refined = functional.leaky_relu(_convolve(self.convolution, maps))
+        return self.norm(refined.flatten(1)).view(refined.shape)
 
 
 def _convolve(convolution: nn.Module, maps: Tensor) -> Tensor:

@@ -17,8 +17,8 @@ from infogaze.gain import Criterion, expected_information_gain
 from infogaze.posterior import Posterior
 from infogaze.sensing import GlimpseGrid
 
-_LOOKAHEAD_ELEMENTS = 1 << 26
-"""How many hidden elements a lookahead may hold at once: 256 MiB in float32. Larger ones are done in pieces."""
+_ELEMENTS_AT_ONCE, _ON_CUDA = 1 << 26, 1 << 29
+"""How many hidden elements a lookahead may hold at once: 256 MiB in float32 on the CPU. Larger ones are done in pieces."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,7 @@ class Model(nn.Module):
 
     def imagine(self, belief: Belief, noise: Float[Tensor, "P B d"]) -> Float[Tensor, "P B L f"]:
         """P feature maps of the complete scene, D(z) with z from q(z | h)."""
-        z, _ = self.posterior(belief.hidden).rsample_with_log_prob(noise)
-        return self.decoder(z)
+        return self.decoder(self.posterior(belief.hidden).rsample(noise))
 
     def lookahead(
         self, belief: Belief, content: Float[Tensor, "P B L f"], locations: Num[Tensor, "L 2"]
@@ -113,19 +112,30 @@ class Model(nn.Module):
         """log p(y | f~(l), h): the class distribution after a look at l, should it hold the imagined content."""
         return self.backbone.classify(self.backbone.update(belief.unsqueeze(1), content, locations))
 
+    def worth(
+        self,
+        belief: Belief,
+        content: Float[Tensor, "P B L f"],
+        locations: Num[Tensor, "L 2"],
+        criterion: Criterion,
+    ) -> Float[Tensor, "B L"]:
+        """What looks at these places are expected to be worth, should they hold the imagined content."""
+        return criterion(self.lookahead(belief, content, locations), self.backbone.classify(belief), content)
+
     def gain(
         self,
         belief: Belief,
         noise: Float[Tensor, "P B d"],
         criterion: Criterion = expected_information_gain,
-        elements: int = _LOOKAHEAD_ELEMENTS,
+        elements: int | None = None,
     ) -> Float[Tensor, "B L"]:
         """What a look at each place is expected to be worth; in pieces of scenes and places of about `elements` hidden elements."""
         samples, scenes, _ = noise.shape
         row = samples * belief.hidden.shape[-1]
+        if elements is None:
+            elements = _ON_CUDA if noise.is_cuda else _ELEMENTS_AT_ONCE
         scenes_at_once = max(1, min(scenes, elements // (row * self.grid.places)))
         places_at_once = max(1, min(self.grid.places, elements // row))
-        current = self.backbone.classify(belief)
         locations = self.grid.locations(noise.device)
         maps = []
         for first in range(0, scenes, scenes_at_once):
@@ -133,7 +143,7 @@ class Model(nn.Module):
             content = self.imagine(belief[some], noise[:, some])  # [P, b, L, f]
             values = []
             for seen, where in zip(content.split(places_at_once, 2), locations.split(places_at_once), strict=True):
-                values.append(criterion(self.lookahead(belief[some], seen, where), current[some], seen))
+                values.append(self.worth(belief[some], seen, where, criterion))
             maps.append(torch.cat(values, 1))
         return torch.cat(maps)
 

@@ -31,7 +31,7 @@ class SceneNoise:
 
     seeds: Int[Tensor, " B"]
     """One a scene."""
-    look: int
+    look: int | Int[Tensor, ""]
     """Counted from 0; each look has numbers of its own."""
 
     def uniform(self, *shape: int) -> Float[Tensor, "B ..."]:
@@ -43,8 +43,9 @@ class SceneNoise:
         radius = torch.sqrt(-2.0 * torch.log(self._uniform(2 * self.look, shape)))
         return radius * torch.cos(2.0 * math.pi * self._uniform(2 * self.look + 1, shape))
 
-    def _uniform(self, stream: int, shape: tuple[int, ...]) -> Tensor:
-        keys = _hash(self.seeds + _wrap((stream + 1) * _GOLDEN))  # [B]
+    def _uniform(self, stream: int | Tensor, shape: tuple[int, ...]) -> Tensor:
+        step = (torch.as_tensor(stream, device=self.seeds.device) + 1) * _GOLDEN
+        keys = _hash(self.seeds + step)  # [B]
         position = torch.arange(math.prod(shape), device=self.seeds.device)
         bits = _shift(_hash(keys[:, None] + position * _GOLDEN), 40)  # [B, n], 24 bits: all that float32 can tell apart
         return ((bits + 0.5) * 2.0**-24).view(-1, *shape)

@@ -48,10 +48,10 @@ class ActNorm(nn.Module):
 
     def forward(
         self, z: Float[Tensor, "*batch d"], context: Float[Tensor, "*rows c"]
-    ) -> tuple[Float[Tensor, "*batch d"], Float[Tensor, "*batch"]]:
-        """s * z + b and the log-determinant, sum log s."""
+    ) -> tuple[Float[Tensor, "*batch d"], Float[Tensor, "*rows d"]]:
+        """s * z + b and the log-slope of each element, log s."""
         scale, shift = self._scale_and_shift(context)
-        return scale * z + shift, scale.log().sum(-1).expand(z.shape[:-1])
+        return scale * z + shift, scale.log()
 
     def inverse(self, z: Float[Tensor, "*batch d"], context: Float[Tensor, "*rows c"]) -> Float[Tensor, "*batch d"]:
         """The input that gives z."""
@@ -114,10 +114,9 @@ class AutoregressiveSpline(nn.Module):
 
     def forward(
         self, z: Float[Tensor, "*batch d"], context: Float[Tensor, "*rows c"]
-    ) -> tuple[Float[Tensor, "*batch d"], Float[Tensor, "*batch"]]:
-        """The transformed elements and the log-determinant, the sum of the splines' log-slopes."""
-        out, log_slope = spline.forward(z, self._knots(z, context))
-        return out, log_slope.sum(-1)
+    ) -> tuple[Float[Tensor, "*batch d"], Float[Tensor, "*batch d"]]:
+        """The transformed elements and the log-slope of each."""
+        return spline.forward(z, self._knots(z, context))
 
     def inverse(self, z: Float[Tensor, "*batch d"], context: Float[Tensor, "*rows c"]) -> Float[Tensor, "*batch d"]:
         """The input that gives z, element by element."""
@@ -137,11 +136,15 @@ class FlowLayer(nn.Module):
 
     def forward(
         self, z: Float[Tensor, "*batch d"], context: Float[Tensor, "*rows c"]
-    ) -> tuple[Float[Tensor, "*batch d"], Float[Tensor, "*batch"]]:
-        """The next z and the log-determinant."""
+    ) -> tuple[Float[Tensor, "*batch d"], Float[Tensor, "*batch d"]]:
+        """The next z, and numbers whose sum is the log-determinant. They are summed once, after the last layer."""
         z, stretched = self.norm(z, context)
         z, bent = self.spline(z.flip(-1), context)
         return z, stretched + bent
+
+    def sample(self, z: Float[Tensor, "*batch d"], context: Float[Tensor, "*rows c"]) -> Float[Tensor, "*batch d"]:
+        """The next z alone."""
+        return self.forward(z, context)[0]
 
     def inverse(self, z: Float[Tensor, "*batch d"], context: Float[Tensor, "*rows c"]) -> Float[Tensor, "*batch d"]:
         """The z before this layer."""
@@ -163,11 +166,18 @@ class FlowDistribution:
         """z and log q(z | h) in nats, from standard normal noise whose last dimensions match the batch's."""
         noise = noise.to(self.mean.dtype)
         z = self.mean + self.scale * noise
-        log_prob = _standard_normal(noise) - self.scale.log().sum(-1)
+        log_slope = self.scale.log()
         for layer in self.layers:
-            z, log_det = layer(z, self.context)
-            log_prob = log_prob - log_det
-        return z, log_prob
+            z, more = layer(z, self.context)
+            log_slope = log_slope + more
+        return z, _standard_normal(noise) - log_slope.sum(-1)
+
+    def rsample(self, noise: Float[Tensor, "*samples d"]) -> Float[Tensor, "*samples d"]:
+        """z alone, where its density is not asked for."""
+        z = self.mean + self.scale * noise.to(self.mean.dtype)
+        for layer in self.layers:
+            z = layer.sample(z, self.context)
+        return z
 
     def log_prob(self, z: Float[Tensor, "*samples d"]) -> Float[Tensor, "*samples"]:
         """log q(z | h) of any z in nats. Inverts the flow, which costs d passes; a sample brings its own."""

@@ -67,8 +67,12 @@ class Display:
 
 
 @contextmanager
-def display(unit: str = "scenes") -> Iterator[Display]:
-    """Show bars while the block runs."""
+def display(unit: str = "scenes", *, quiet: bool = False) -> Iterator[Display]:
+    """Show bars while the block runs; where there is no terminal, lines; quiet shows nothing."""
+    if quiet:
+        with Progress(disable=True, console=Console(quiet=True)) as bars:
+            yield Display(bars)
+        return
     console = Console()
     if not (console.is_terminal and sys.stdout.isatty()):
         yield Display(None)

@@ -58,10 +58,9 @@ class GlimpseGrid:
 
     def coordinates(self, locations: Shaped[Tensor, "*batch 2"]) -> Float[Tensor, "*batch 2"]:
         """Pixel locations on a scale from -1 (top, left) to 1 (bottom, right)."""
-        span = torch.tensor(
-            [max(self.height - self.glimpse, 1), max(self.width - self.glimpse, 1)], device=locations.device
-        )
-        return locations * (2.0 / span) - 1.0
+        rows = locations[..., 0] * (2.0 / max(self.height - self.glimpse, 1)) - 1.0
+        cols = locations[..., 1] * (2.0 / max(self.width - self.glimpse, 1)) - 1.0
+        return torch.stack([rows, cols], -1)
 
     def at(self, locations: Num[Tensor, "B 2"]) -> Bool[Tensor, "B L"]:
         """Which place a location falls on: the one less than half a pixel away, if any."""

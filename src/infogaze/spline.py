@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from jaxtyping import Float
@@ -41,14 +42,21 @@ def knots(raw: Float[Tensor, "*batch n d"], bound: float) -> Knots:
     """Any real numbers, n = 3K - 1 for each element, as a valid spline; zeros give the identity. At least float32 inside."""
     raw = raw.to(torch.promote_types(raw.dtype, torch.float32))
     bins = (raw.shape[-2] + 1) // 3
-    widths, heights, slopes = raw.split([bins, bins, bins - 1], -2)
-    room = 1.0 - _SMALLEST_BIN * bins
+    numbers = raw.unbind(-2)
     return Knots(
-        widths=(2 * bound * (_SMALLEST_BIN + room * widths.softmax(-2))).unbind(-2),
-        heights=(2 * bound * (_SMALLEST_BIN + room * heights.softmax(-2))).unbind(-2),
-        slopes=(_SMALLEST_SLOPE + functional.softplus(slopes + _SLOPE_ONE)).unbind(-2),
+        widths=_sizes(numbers[:bins], bound),
+        heights=_sizes(numbers[bins : 2 * bins], bound),
+        slopes=tuple(_SMALLEST_SLOPE + functional.softplus(slope + _SLOPE_ONE) for slope in numbers[2 * bins :]),
         bound=bound,
     )
+
+
+def _sizes(numbers: tuple[Tensor, ...], bound: float) -> tuple[Tensor, ...]:
+    """Bin sizes that add up to the range: a softmax, with a smallest size."""
+    peak = reduce(torch.maximum, numbers)
+    weights = [torch.exp(number - peak) for number in numbers]
+    scale = 2 * bound * (1.0 - _SMALLEST_BIN * len(numbers)) / sum(weights[1:], weights[0])
+    return tuple(2 * bound * _SMALLEST_BIN + scale * weight for weight in weights)
 
 
 def forward(x: Float[Tensor, "*batch"], spline: Knots) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from infogaze import build
+from infogaze.belief import Belief
 from infogaze.model import Model
 from infogaze.posterior import FlowLayer
 from infogaze.training.phases import (
@@ -145,3 +146,102 @@ def test_the_posterior_starts_from_the_first_batch() -> None:
     first = net.posterior.layers[0]
     assert isinstance(first, FlowLayer)
     assert first.norm.predict.bias.abs().sum() > 0
+
+
+def _plain_beliefs(net: Model, whole: Batch, places: Tensor) -> tuple[list[Belief], list[Tensor]]:
+    """Look by look and scene by scene, with nothing but the protocol."""
+    belief, beliefs, seen = net.backbone.start(len(whole.labels)), [], []
+    for look in places:
+        where = net.grid.locations()[look]
+        glimpses = [image[:, r : r + 4, c : c + 4] for image, (r, c) in zip(whole.images, where.tolist(), strict=True)]
+        content = torch.cat([net.backbone.features(glimpse[None]) for glimpse in glimpses])
+        belief = net.backbone.update(belief, content, where)
+        beliefs.append(belief)
+        seen.append(content)
+    return beliefs, seen
+
+
+def _plain_losses(net: Model, whole: Batch, places: Tensor, numbers: Draw) -> tuple[Tensor, Tensor]:
+    """The Partial VAE's and the classification loss from their equations, one look and scene at a time."""
+    beliefs, seen = _plain_beliefs(net, whole, places)
+    variance = net.log_variance.exp()
+    vae, recognition = [], []
+    for t, belief in enumerate(beliefs):
+        kept = (numbers.dropout[:, t] >= 0.5) / 0.5 if numbers.dropout.shape[1] else torch.ones_like(belief.hidden)
+        log_p = net.backbone.classify(Belief(belief.hidden * kept, belief.memory))
+        for scene in range(len(whole.labels)):
+            recognition.append(-log_p[scene, whole.labels[scene]])
+            distribution = net.posterior(belief.hidden[scene : scene + 1])
+            z, log_q = distribution.rsample_with_log_prob(numbers.latent[scene : scene + 1, t])
+            guess = net.decoder(z)[0]
+            likelihood = torch.zeros((), dtype=torch.float64)
+            for s in range(t + 1):
+                error = guess[places[s, scene]] - seen[s][scene]
+                likelihood = likelihood + 0.5 * (error.square() / variance + variance.log()).sum()
+            prior = torch.distributions.Normal(0.0, 1.0).log_prob(z).sum()
+            vae.append(likelihood + log_q[0] - prior)
+    return torch.stack(vae).mean(), torch.stack(recognition).mean()
+
+
+def test_the_losses_of_phases_2_and_3_are_those_of_a_plain_loop_in_float64() -> None:
+    net = frozen_statistics(model()).double()
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.normal_(0.0, 0.4, generator=torch.Generator().manual_seed(parameter.numel()))
+    given = batch(3)
+    whole = Batch(given.images.double(), given.labels)
+    for index in (1, 2):
+        numbers = drawn(index, net, 3)
+        numbers = Draw(*(getattr(numbers, name).double() for name in numbers.__dataclass_fields__))
+        at_random = numbers.places.argsort(1, descending=True)[:, :LOOKS].t()
+        places = at_random if index == 1 else _plain_choices(net, whole, numbers)
+        vae, recognition = _plain_losses(net, whole, places, numbers)
+        expected = OBJECTIVE.alpha * vae + (OBJECTIVE.beta * recognition if index == 2 else 0.0)
+        torch.testing.assert_close(
+            PHASES[index].loss(net, whole, numbers, OBJECTIVE).loss, expected, rtol=1e-9, atol=1e-9
+        )
+
+
+@torch.no_grad()
+def _plain_choices(net: Model, whole: Batch, numbers: Draw) -> Tensor:
+    """Each look where one imagined scene promises most, a place at a time."""
+    chosen: list[Tensor] = [numbers.places.argmax(1)]
+    for look in range(1, LOOKS):
+        beliefs, _ = _plain_beliefs(net, whole, torch.stack(chosen))
+        best = []
+        for scene in range(len(whole.labels)):
+            belief = Belief(beliefs[-1].hidden[scene : scene + 1], beliefs[-1].memory[scene : scene + 1])
+            now = net.backbone.classify(belief)[0]
+            z, _ = net.posterior(belief.hidden).rsample_with_log_prob(numbers.explore[scene : scene + 1, look])
+            values = []
+            for place, content in enumerate(net.decoder(z)[0]):
+                after = net.backbone.classify(
+                    net.backbone.update(belief, content[None], net.grid.locations()[place][None])
+                )[0]
+                gain = float((after.exp() * (after - now)).sum())
+                values.append(-1.0 if any(int(old[scene]) == place for old in chosen) else gain)
+            best.append(values.index(max(values)))
+        chosen.append(torch.tensor(best))
+    return torch.stack(chosen)
+
+
+def test_the_loss_of_phase_1_is_that_of_a_plain_loop_in_float64() -> None:
+    net = frozen_statistics(model()).double()
+    given = batch(3)
+    whole = Batch(given.images.double(), given.labels)
+    numbers = drawn(0, net, 3)
+    losses = []
+    belief = net.backbone.start(3)
+    for t in range(LOOKS):
+        rows = (numbers.anywhere[:, t, 0] * (CONFIG.height - CONFIG.glimpse + 1)).long().tolist()
+        cols = (numbers.anywhere[:, t, 1] * (CONFIG.width - CONFIG.glimpse + 1)).long().tolist()
+        glimpses = torch.stack(
+            [whole.images[i, :, r : r + 4, c : c + 4] for i, (r, c) in enumerate(zip(rows, cols, strict=True))]
+        )
+        belief = net.backbone.update(belief, net.backbone.features(glimpses), torch.tensor([rows, cols]).t())
+        kept = (numbers.dropout[:, t] >= 0.5) / 0.5
+        log_p = net.backbone.classify(Belief(belief.hidden * kept, belief.memory))
+        losses += [-log_p[i, whole.labels[i]] for i in range(3)]
+    torch.testing.assert_close(
+        recognise(net, whole, numbers, OBJECTIVE).loss, torch.stack(losses).mean(), rtol=1e-9, atol=1e-9
+    )

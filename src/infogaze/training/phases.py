@@ -76,9 +76,10 @@ class Outcome:
 def recognise(model: Model, batch: Batch, draw: Draw, objective: Objective) -> Outcome:
     """Phase 1: F, R and C, with looks at random anywhere."""
     grid = model.grid
-    room = torch.tensor([grid.height - grid.glimpse + 1, grid.width - grid.glimpse + 1], device=draw.anywhere.device)
-    locations = (draw.anywhere * room).long().movedim(1, 0)  # [T, B, 2]
-    beliefs = model.backbone.unroll(model.backbone.features(_glimpses(model, batch, locations)), locations)
+    rows = draw.anywhere[..., 0] * (grid.height - grid.glimpse + 1)
+    cols = draw.anywhere[..., 1] * (grid.width - grid.glimpse + 1)
+    locations = torch.stack([rows, cols], -1).long().movedim(1, 0)  # [T, B, 2]
+    beliefs = model.backbone.unroll(_seen(model, batch, locations), locations)
     return _classified(model, beliefs, batch, draw, objective)
 
 
@@ -155,12 +156,13 @@ def initialise_posterior(model: Model, batch: Batch, draw: Draw, objective: Obje
 def _believe(model: Model, batch: Batch, places: Int[Tensor, "T B"]) -> tuple[Belief, Float[Tensor, "T B f"]]:
     """The beliefs after looks at these grid places, and the content that was seen there."""
     locations = model.grid.locations(places.device)[places]
-    seen = model.backbone.features(_glimpses(model, batch, locations))
+    seen = _seen(model, batch, locations)
     return model.backbone.unroll(seen, locations), seen
 
 
-def _glimpses(model: Model, batch: Batch, locations: Int[Tensor, "T B 2"]) -> Float[Tensor, "T B C g g"]:
-    return extract(batch.images, locations.movedim(0, 1), model.grid.glimpse).movedim(1, 0)
+def _seen(model: Model, batch: Batch, locations: Int[Tensor, "T B 2"]) -> Float[Tensor, "T B f"]:
+    """The content of the glimpses at these locations. They pass scene by scene, as they lie in memory, with no copy between."""
+    return model.backbone.features(extract(batch.images, locations.movedim(0, 1), model.grid.glimpse)).movedim(1, 0)
 
 
 def _random_places(draw: Draw, looks: int) -> Int[Tensor, "T B"]:
@@ -179,7 +181,7 @@ def _places_by_gain(model: Model, batch: Batch, draw: Draw, looks: int) -> Int[T
         place = values.masked_fill(~candidates, -torch.inf).argmax(1)  # [B]
         candidates = candidates.scatter(1, place[:, None], False)
         where = model.grid.locations(place.device)[place]
-        belief = model.backbone.update(belief, model.backbone.features(_glimpses(model, batch, where[None])[0]), where)
+        belief = model.backbone.update(belief, _seen(model, batch, where[None])[0], where)
         places.append(place)
     return torch.stack(places)
 

@@ -41,7 +41,7 @@ class Recipe:
     smoothing: float = 0.0
     """Label smoothing of the classification loss."""
     average: float = 0.0
-    """Decay of the running average of the weights, which is what a phase hands on; 0 hands on the last weights."""
+    """Decay of the running average of the weights, which is what a phase hands on, less at first; 0 hands on the last weights."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Of the networks' products; losses and densities are summed in float32 always."""
     augmentation: Augmentation | None = Augmentation()
@@ -59,7 +59,7 @@ RECIPES: dict[str, Recipe] = {
         schedule="plateau", betas=(0.9, 0.999), weight_decay=0.0,
     ),
     "fast": Recipe(
-        PhaseRecipe(350, 1024, 4e-3), PhaseRecipe(20, 1024, 2e-3), PhaseRecipe(15, 1024, 1e-3),
+        PhaseRecipe(600, 1024, 4e-3), PhaseRecipe(30, 1024, 2e-3), PhaseRecipe(30, 1024, 1e-3),
         weight_decay=0.1, average=0.999, precision="bfloat16", augmentation=Augmentation(brightness=0.2, contrast=0.2, saturation=0.2),
     ),
     "quickstart": Recipe(

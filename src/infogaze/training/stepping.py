@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int, UInt8
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
+from infogaze.acceleration import compile_parts
 from infogaze.data.augment import NUMBERS, Augmentation, draw_from, transform
 from infogaze.features import to_pixels
 from infogaze.model import Model
@@ -81,11 +82,14 @@ class Stepper:
         device = model.device
         self._model, self._phase, self._objective, self._recipe = model, phase, objective, recipe
         self._augmentation, self._batch, self._share = augmentation, batch, share
+        if device.type == "cuda" and share.world == 1:
+            compile_parts(model)
         model.requires_grad_(False)
         self._trained = [parameter.requires_grad_() for parameter in phase.trained(model)]
         self._statistics = [value for value in model.buffers() if value.is_floating_point()]
         self._loss: nn.Module = PhaseLoss(model, phase, objective)
         if share.world > 1:
+            # The ranks begin alike and every update is of gradients and statistics they share, so nothing needs to be sent anew.
             self._loss = nn.parallel.DistributedDataParallel(self._loss, broadcast_buffers=False)
         self.learning_rate = torch.zeros((), device=device)
         self.optimiser = torch.optim.AdamW(
@@ -97,9 +101,16 @@ class Stepper:
         if recipe.average:
             self.average = {name: value.detach().clone() for name, value in _floats(model).items()}
         self.generator = torch.Generator(device).manual_seed(seed)
-        zeros = {"loss": (), "accuracy": (objective.looks,), "steps": (), "skipped": (), "skipped_in_a_row": ()}
+        zeros = {
+            "loss": (),
+            "accuracy": (objective.looks,),
+            "steps": (),
+            "skipped": (),
+            "skipped_in_a_row": (),
+            "averaged": (),
+        }
         self.meters = {name: torch.zeros(shape, device=device) for name, shape in zeros.items()}
-        """Sums since they were last read, and how many steps in a row were skipped."""
+        """Sums since they were last read, how many steps in a row were skipped, and how many the average is over."""
         self.taken = 0
         self._graph: torch.cuda.CUDAGraph | None = None
         self._images: Tensor | None = None
@@ -116,6 +127,10 @@ class Stepper:
 
     def read_meters(self) -> Reading:
         """The means since the last reading and the counts of skipped steps; the sums begin anew. Waits for the device."""
+        if self._share.world > 1:
+            for name in ("loss", "accuracy"):
+                distributed.all_reduce(self.meters[name])
+                self.meters[name] /= self._share.world
         sums = {name: value.flatten().tolist() for name, value in self.meters.items()}
         finite = max(sums["steps"][0], 1.0)
         for name in ("loss", "accuracy", "steps", "skipped"):
@@ -145,6 +160,10 @@ class Stepper:
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self._trained, self._recipe.clip)
         bad = ~(norm.isfinite() & loss.detach().isfinite())
+        if self._share.world > 1:
+            told = bad.float()
+            distributed.all_reduce(told, distributed.ReduceOp.MAX)
+            bad = told > 0
         self._update(before, loss.detach(), accuracy, bad)
 
     @torch.no_grad()
@@ -158,8 +177,12 @@ class Stepper:
         if self.average:
             current, averages = _floats(self._model), list(self.average.values())
             change = torch._foreach_sub([current[name] for name in self.average], averages)
-            torch._foreach_mul_(change, (1.0 - self._recipe.average) * good)
+            # Over few steps a long average would be mostly of the weights it began with, so it begins short.
+            steps = self.meters["averaged"]
+            decay = torch.clamp((1.0 + steps) / (10.0 + steps), max=self._recipe.average)
+            torch._foreach_mul_(change, (1.0 - decay) * good)
             torch._foreach_add_(averages, change)
+            steps += good
         self.meters["loss"] += torch.where(bad, 0.0, loss.float())
         self.meters["accuracy"] += torch.where(bad, 0.0, accuracy)
         self.meters["steps"] += good

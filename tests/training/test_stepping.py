@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from infogaze.data.augment import Augmentation
+from infogaze.model import build
+from infogaze.training.phases import PHASES, Objective
+from infogaze.training.stepping import Share, Stepper
+from tests.tiny import CONFIG
+from tests.training.small_run import RECIPE, scenes
+
+OBJECTIVE = Objective(4, alpha=0.25, beta=2.0, dropout=0.5)
+
+
+def stepper(share: Share = Share()) -> Stepper:
+    model = build(CONFIG, 0)
+    made = Stepper(model.train(), PHASES[0], OBJECTIVE, RECIPE, Augmentation(flip=False), 16, 0, share)
+    model.train()
+    return made
+
+
+def test_the_average_begins_short_and_follows_its_definition() -> None:
+    state, split = stepper(), scenes()
+    name = "backbone.classifier.linear.weight"
+    expected: Tensor | None = None
+    for step in range(30):
+        before = state.average[name].clone()
+        state.step(split.images[:16], split.labels[:16], 1e-2)
+        weight = state._model.state_dict()[name]
+        decay = min(RECIPE.average, (1 + step) / (10 + step))
+        expected = before + (1 - decay) * (weight - before)
+        torch.testing.assert_close(state.average[name], expected)
+    # After thirty steps little may be left of where it began.
+    begin = build(CONFIG, 0).state_dict()[name]
+    weight = state._model.state_dict()[name]
+    assert (state.average[name] - weight).norm() < 0.3 * (begin - weight).norm()
+
+
+def test_a_phase_hands_on_the_average() -> None:
+    state, split = stepper(), scenes()
+    for _ in range(3):
+        state.step(split.images[:16], split.labels[:16], 1e-2)
+    averages = {name: value.clone() for name, value in state.average.items()}
+    state.hand_on()
+    for name, value in state._model.state_dict().items():
+        if name in averages:
+            assert torch.equal(value, averages[name]), name
+
+
+def test_bfloat16_products_leave_weights_and_losses_in_float32() -> None:
+    from dataclasses import replace
+
+    model, split = build(CONFIG, 0).train(), scenes()
+    state = Stepper(model, PHASES[0], OBJECTIVE, replace(RECIPE, precision="bfloat16"), None, 16, 0)
+    state.step(split.images[:16], split.labels[:16], 1e-2)
+    assert {value.dtype for value in model.state_dict().values() if value.is_floating_point()} == {torch.float32}
+    reading = state.read_meters()
+    assert reading.skipped == 0
+    assert reading.loss > 0
+
+
+def test_shares_divide_a_batch_without_gap_or_overlap() -> None:
+    parts = [list(range(12))[Share(rank, 3).of(12)] for rank in range(3)]
+    assert sum(parts, []) == list(range(12))  # noqa: RUF017
