@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,9 +21,12 @@ from infogaze.data.sets import ImageSet
 from infogaze.model import Model, build
 from infogaze.presets import Preset, preset
 from infogaze.progress import display
-from infogaze.training.loop import Stopped, Surroundings, train
+from infogaze.training.distributed import first_process_first, processes
+from infogaze.training.loop import Step, Stopped, Surroundings, train
 from infogaze.training.recipe import recipe
 from infogaze.training.runs import DataChoice, RunConfig, RunFolder
+from infogaze.training.stepping import Share
+from infogaze.training.tracking import tracker
 from infogaze.training.watching import Bars
 from infogaze.weights import load, save
 
@@ -36,7 +39,7 @@ class Train:
     """Train a model in three phases, and write it to OUT together with its metrics and checkpoints.
 
     The same command again goes on where the run was stopped or killed. OUT belongs to one configuration; another one is refused. OUT itself
-    is then a model folder: `infogaze.load(OUT)` and `infogaze look --model OUT` open it.
+    is then a model folder: `infogaze.load(OUT)` and `infogaze look --model OUT` open it. Under torchrun it trains in several processes.
     """
 
     preset: Annotated[PresetName, tyro.conf.Positional, tyro.conf.arg(metavar="PRESET")]
@@ -65,41 +68,56 @@ class Train:
     """Where to train: cpu, cuda, cuda:1; auto takes a GPU if there is one."""
     save_every: float = 120.0
     """Seconds between checkpoints."""
+    track: bool = False
+    """Write TensorBoard's files to OUT/tensorboard as well; needs the extra `track`."""
 
     def run(self) -> None:
         """Read, train, save."""
-        device = chosen_device(self.device)
+        with processes(chosen_device(self.device)) as (share, device):
+            with first_process_first(share):
+                config, images = self._resolved()
+                folder = RunFolder(self.out, config)
+            model = self._begin(config.preset).to(device)
+            if share.world > 1 and device.type == "cuda":
+                model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
+            self._train(model, images, config, folder, share)
+
+    def _resolved(self) -> tuple[RunConfig, ImageSet]:
         name = self.preset if self.data is None else self.data
         images = load_set(name, self.root, self.read, download=self.download)
+        data = DataChoice(name, None if self.root is None else str(self.root), self.read)
         settings = fitted(preset(self.preset), images)
-        root = None if self.root is None else str(self.root)
-        config = RunConfig(
-            settings,
-            recipe(self.recipe),
-            DataChoice(name, root, self.read),
-            self.seed,
-            self.phases,
-            self.start_from,
-            self.hold_out,
-        )
-        folder = RunFolder(self.out, config)
-        model = self._begin(settings).to(device)
+        return RunConfig(
+            settings, recipe(self.recipe), data, self.seed, self.phases, self.start_from, self.hold_out
+        ), images
+
+    def _train(self, model: Model, images: ImageSet, config: RunConfig, folder: RunFolder, share: Share) -> None:
+        settings = config.preset
         agent = Agent(model, images.classes, looks=settings.looks, samples=settings.samples, config=settings.model)
-        with display() as screen, stop_signals() as asked:
-            around = Surroundings(Bars(screen).notice, screen.say, lambda: bool(asked), self.save_every)
+        with display(quiet=share.rank > 0) as screen, stop_signals() as asked:
+            watchers: list[Callable[[Step], None]] = [Bars(screen).notice]
+            if self.track and share.rank == 0:
+                watchers.append(tracker(self.out))
+
+            def notice(step: Step) -> None:
+                for watcher in watchers:
+                    watcher(step)
+
+            around = Surroundings(notice, screen.say, lambda: bool(asked), self.save_every, share)
             try:
                 train(model, images.train, config, folder, around)
-                save(agent, self.out)
+                if share.rank == 0:
+                    save(agent, self.out)
+                    screen.say(f"model: {self.out}")
             except Stopped as stop:
                 screen.say(f"{stop}; the same command again goes on from there")
-                raise SystemExit(128 + asked[0]) from None
+                raise SystemExit(128 + (asked[0] if asked else signal.SIGTERM)) from None
             except OSError as error:
                 if error.errno != errno.ENOSPC:
                     raise
                 raise ValueError(
-                    f"the disk of {self.out} is full; the last good checkpoint stands, make room and run the command again"
+                    f"the disk of {self.out} is full; the last good checkpoint stands, make room and go on"
                 ) from None
-        print(f"model: {self.out}")
 
     def _begin(self, settings: Preset) -> Model:
         if self.start_from is None:

@@ -22,6 +22,7 @@ from infogaze.model import Model
 from infogaze.policies import GainPolicy, RandomPolicy
 from infogaze.training import checkpoints
 from infogaze.training.checkpoints import Checkpoint
+from infogaze.training.distributed import any_process
 from infogaze.training.phases import PHASES, Batch, Objective, draw, initialise_posterior
 from infogaze.training.runs import RunConfig, RunFolder
 from infogaze.training.schedule import Plateau, cycle
@@ -77,7 +78,8 @@ def train(model: Model, train_split: Split, config: RunConfig, folder: RunFolder
     feed = Feed(learning, model.device)
     reached = checkpoints.latest(folder.checkpoints, around.complain)
     if reached is not None:
-        folder.rewind(reached.phase, reached.step)
+        if around.share.rank == 0:
+            folder.rewind(reached.phase, reached.step)
         model.load_state_dict(_under("model.", reached))
     for index in (number - 1 for number in config.phases):
         if reached is not None and index < reached.phase:
@@ -139,7 +141,7 @@ class _PhaseRun:
                 done, ended = self._step == self._steps, self._step % per_epoch == 0
                 if done or ended or self._step % _LOG_EVERY == 0:
                     self._log(ended)
-                if self._around.asked_to_stop():
+                if self._asked_to_stop():
                     self._save()
                     raise Stopped(f"stopped in phase {self._index + 1} after step {self._step} of {self._steps}")
                 if time.monotonic() - saved > self._around.save_every and not done:
@@ -149,6 +151,13 @@ class _PhaseRun:
                     break
         self._stepper.hand_on()
         self._finish()
+
+    def _asked_to_stop(self) -> bool:
+        """Processes agree on it now and then, so that all stop after the same step."""
+        share = self._around.share
+        if share.world > 1 and self._step % _LOG_EVERY:
+            return False
+        return any_process(self._around.asked_to_stop(), share, self._model.device)
 
     def _share_of_rate(self) -> float:
         if self._config.recipe.schedule == "plateau":

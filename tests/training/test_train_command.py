@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+
+import infogaze
+from infogaze.cli import main
+from infogaze.commands.train import PresetName, RecipeName
+from infogaze.presets import PRESETS
+from infogaze.training.recipe import RECIPES, PhaseRecipe, Recipe
+
+TINY = Recipe(PhaseRecipe(1, 16, 1e-3), PhaseRecipe(1, 16, 1e-3), PhaseRecipe(1, 16, 1e-3))
+
+
+@pytest.fixture
+def arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small set of wide scenes, and a recipe to match."""
+    monkeypatch.setenv("INFOGAZE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setitem(RECIPES, "smoke", TINY)
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 48)
+    images = (labels[:, None, None] * 80 + rng.integers(0, 40, (48, 12, 20))).astype(np.uint8)
+    path = tmp_path / "set.npz"
+    np.savez(path, train_x=images[:32], train_y=labels[:32], test_x=images[32:], test_y=labels[32:])
+    return path
+
+
+def train(arrays: Path, out: Path, *more: str) -> None:
+    main(["train", "digits", "--data", "arrays", "--root", str(arrays), "--recipe", "smoke", "--out", str(out), *more])
+
+
+def test_train_makes_a_model_folder_of_the_datas_own_sizes(arrays: Path, tmp_path: Path) -> None:
+    train(arrays, tmp_path / "run")
+    agent = infogaze.load(tmp_path / "run")
+    assert agent.config is not None
+    assert (agent.config.height, agent.config.width, agent.config.channels, agent.config.classes) == (12, 20, 1, 3)
+    assert {path.name for path in (tmp_path / "run").iterdir()} >= {
+        "config.json", "metrics.jsonl", "checkpoints", "model.json", "model.safetensors",
+    }  # fmt: skip
+
+
+def test_a_phase_can_be_run_alone_from_the_phase_before(arrays: Path, tmp_path: Path) -> None:
+    train(arrays, tmp_path / "one", "--phases", "1")
+    train(arrays, tmp_path / "rest", "--phases", "2", "3", "--start-from", str(tmp_path / "one"))
+    train(arrays, tmp_path / "all")
+    first, rest, whole = (infogaze.load(tmp_path / name).model.state_dict() for name in ("one", "rest", "all"))
+    assert all(torch.equal(rest[name], whole[name]) for name in whole), "in two runs as in one"
+    assert not torch.equal(first["decoder.last.weight"], whole["decoder.last.weight"])
+
+
+def test_wrong_calls_are_one_line_and_exit_code_2(
+    arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    for more, words in (
+        (["--phases", "2"], "phase 2 needs the weights of the phase before"),
+        (["--phases", "2", "1"], "phases are (2, 1)"),
+        (["--hold-out", "1.5"], "hold_out is 1.5"),
+        (["--device", "cuda"], "no GPU is to be seen here" if not torch.cuda.is_available() else ""),
+        (["--start-from", "digits"], "a model of other sizes"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            train(arrays, out, *more)
+        assert stop.value.code == 2
+        said = capsys.readouterr().err
+        assert words in said
+        assert said.count("\n") == 1
+
+
+def test_a_full_disk_is_one_line_that_says_how_to_go_on(
+    arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("infogaze.training.checkpoints.write_whole", full)
+        with pytest.raises(SystemExit):
+            train(arrays, tmp_path / "run")
+    said = capsys.readouterr().err
+    assert "the disk of" in said
+    assert said.count("\n") == 1
+    train(arrays, tmp_path / "run")
+    infogaze.load(tmp_path / "run")
+
+
+def test_track_writes_tensorboards_files_or_names_the_extra(
+    arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(arrays, tmp_path / "run", "--track")
+    assert list((tmp_path / "run" / "tensorboard").iterdir())
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(SystemExit):
+        train(arrays, tmp_path / "other", "--track")
+    assert "needs the extra 'track'" in capsys.readouterr().err
+
+
+def test_the_names_on_the_command_line_are_those_there_are() -> None:
+    assert get_args(PresetName) == tuple(PRESETS)
+    assert get_args(RecipeName) == tuple(RECIPES)
+
+
+def test_the_papers_recipe_carries_its_numbers() -> None:
+    paper = RECIPES["paper"]
+    assert [part.epochs for part in paper.phases] == [1000, 100, 100]
+    assert {part.batch for part in paper.phases} == {64}
+    assert {part.learning_rate for part in paper.phases} == {None}, "the preset's own"
+    assert (paper.schedule, paper.betas, paper.weight_decay) == ("plateau", (0.9, 0.999), 0.0)
