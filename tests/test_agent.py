@@ -228,13 +228,23 @@ def test_uint8_and_float_glimpses_mean_the_same() -> None:
     torch.testing.assert_close(one.probabilities, other.probabilities)
 
 
+def test_a_numpy_glimpse_is_as_good_as_a_tensor() -> None:
+    glimpse = scenes(1)[:, :, :4, :4].contiguous()
+    one, other = AGENT.episode(), AGENT.episode()
+    one.observe(glimpse, at=(0, 0))
+    other.observe(glimpse.numpy(), at=(0, 0))
+    assert torch.equal(one.probabilities, other.probabilities)
+
+
 def test_bad_glimpses_and_locations_are_refused_by_name() -> None:
     episode = AGENT.episode(batch=2)
     good = scenes(2)[:, :, :4, :4]
     with pytest.raises(RuntimeError, match="call next_location"):
         episode.observe(good)
-    with pytest.raises(ValueError, match=r"\(2, 2, 5, 4\); \(2, channels, 4, 4\) is expected"):
+    with pytest.raises(ValueError, match=r"\(2, 2, 5, 4\); \(2, 2, 4, 4\) is expected"):
         episode.observe(scenes(2)[:, :, :5, :4], at=(0, 0))
+    with pytest.raises(ValueError, match=r"\(2, 1, 4, 4\); \(2, 2, 4, 4\) is expected"):
+        episode.observe(good[:, :1], at=(0, 0))
     with pytest.raises(ValueError, match=r"lie in \[0, 1\]"):
         episode.observe(good.float(), at=(0, 0))
     with pytest.raises(ValueError, match=r"lie in \[0, 1\]"):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
@@ -90,7 +91,8 @@ class Agent:
                 raise ValueError(f"{seeds.numel()} seeds for {batch} scenes; give one a scene, or one for all")
         policy = GainPolicy(self.samples) if policy is None else policy
         cast = torch.autocast(self.model.device.type, torch.bfloat16, enabled=self.precision == "bfloat16")
-        return Episode(self.model, seeds.to(self.model.device), budget, policy, stop, first, cast)
+        channels = None if self.config is None else self.config.channels
+        return Episode(self.model, seeds.to(self.model.device), budget, policy, stop, first, cast, channels)
 
     def run(
         self,
@@ -122,9 +124,11 @@ class Episode:
         stop: StopRule | None,
         first: Location | None,
         cast: torch.autocast,
+        channels: int | None,
     ) -> None:
         self._model = model
         self._cast = cast
+        self._channels = channels
         self._seeds = seeds
         self._policy = policy
         self._stop = stop
@@ -190,13 +194,13 @@ class Episode:
         return choice.location
 
     @torch.no_grad()
-    def observe(self, glimpse: Tensor, at: Location | None = None) -> None:
+    def observe(self, glimpse: Tensor | np.ndarray, at: Location | None = None) -> None:
         """Take in the glimpses [B, C, g, g] seen at `next_location()`, or `at` any other place, fractions of a pixel too."""
         if self.done:
             raise RuntimeError(f"the episode is done after {len(self.history)} looks; begin another")
         if at is None and self._next is None:
             raise RuntimeError("observe() needs a location: call next_location() first, or give at=")
-        pixels = self._pixels(glimpse)
+        pixels = self._pixels(torch.as_tensor(glimpse))
         location = self._locations(at) if at is not None else self._plan().location
         chosen_by = self._no_gain() if self._next is None else self._next.gain
         running = ~self.stopped
@@ -241,8 +245,10 @@ class Episode:
     def _pixels(self, glimpse: Tensor) -> Tensor:
         side = self._model.grid.glimpse
         shape = tuple(glimpse.shape)
-        if len(shape) != 4 or shape[0] != self.batch or shape[2:] != (side, side):
-            raise ValueError(f"glimpses have shape {shape}; ({self.batch}, channels, {side}, {side}) is expected")
+        channels = self._channels if self._channels is not None or len(shape) != 4 else shape[1]
+        if shape != (self.batch, channels, side, side):
+            expected = f"({self.batch}, {'channels' if channels is None else channels}, {side}, {side})"
+            raise ValueError(f"glimpses have shape {shape}; {expected} is expected")
         glimpse = glimpse.to(self._seeds.device)
         if glimpse.dtype == torch.uint8:
             return to_pixels(glimpse)
