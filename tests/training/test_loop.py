@@ -50,7 +50,7 @@ def test_three_phases_run_in_order_and_lower_their_losses(tmp_path: Path) -> Non
     run(tmp_path / "run", recipe, around=Surroundings(notice=steps.append))
     assert list(dict.fromkeys(step.phase for step in steps)) == [phase.name for phase in PHASES]
     for name in ("recognise", "imagine"):
-        losses = [step.loss for step in steps if step.phase == name and step.step]
+        losses = [step.loss for step in steps if step.phase == name and step.fresh]
         assert losses[-1] < 0.8 * losses[0], name
     assert steps[-1].accuracy[-1] > 0.8
 

@@ -89,6 +89,17 @@ def test_a_full_disk_is_one_line_that_says_how_to_go_on(
     infogaze.load(tmp_path / "run")
 
 
+def test_a_run_that_diverges_ends_in_one_line_that_says_where(
+    arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(RECIPES, "smoke", Recipe(PhaseRecipe(30, 16, float("inf")), TINY.imagine, TINY.refine))
+    with pytest.raises(SystemExit) as stop:
+        train(arrays, tmp_path / "run")
+    assert stop.value.code == 1
+    # Two steps an epoch, and the meters are read at its end: the first step was finite, and the 20th bad one is seen at step 22.
+    assert "infogaze: phase 1, step 22: 21 steps in a row" in capsys.readouterr().out.splitlines()[-1]
+
+
 def test_track_writes_tensorboards_files_or_names_the_extra(
     arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,7 @@ from infogaze.model import Model, build
 from infogaze.presets import Preset, preset
 from infogaze.progress import display
 from infogaze.training.distributed import first_process_first, processes
-from infogaze.training.loop import Step, Stopped, Surroundings, train
+from infogaze.training.loop import Diverged, Step, Stopped, Surroundings, train
 from infogaze.training.recipe import recipe
 from infogaze.training.runs import DataChoice, RunConfig, RunFolder
 from infogaze.training.stepping import Share
@@ -112,6 +112,9 @@ class Train:
             except Stopped as stop:
                 screen.say(f"{stop}; the same command again goes on from there")
                 raise SystemExit(128 + (asked[0] if asked else signal.SIGTERM)) from None
+            except Diverged as error:
+                screen.say(f"infogaze: {error}")
+                raise SystemExit(1) from None
             except OSError as error:
                 if error.errno != errno.ENOSPC:
                     raise

@@ -26,7 +26,7 @@ from infogaze.training.distributed import any_process
 from infogaze.training.phases import PHASES, Batch, Objective, draw, initialise_posterior
 from infogaze.training.runs import RunConfig, RunFolder
 from infogaze.training.schedule import Plateau, cycle
-from infogaze.training.stepping import Share, Stepper
+from infogaze.training.stepping import Reading, Share, Stepper
 
 _LOG_EVERY = 50
 _SKIPS_ALLOWED = 20
@@ -52,8 +52,11 @@ class Step:
     scenes: int
     """Seen since the last notice; at the beginning, those of an earlier run."""
     loss: float
+    """As last read."""
     accuracy: tuple[float, ...]
-    """At each look."""
+    """At each look, as last read; empty before the first reading."""
+    fresh: bool
+    """Whether loss and accuracy were read at this step."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,7 @@ class _PhaseRun:
         self._plateau = Plateau()
         self._epoch_loss = [0.0, 0.0]  # sum and count
         self._best: float | None = None
+        self._read = Reading(0.0, (), 0, 0)
         if checkpoint is None and self._phase.name == "imagine":
             self._initialise_posterior()
         self._stepper = Stepper(
@@ -131,7 +135,7 @@ class _PhaseRun:
         """Take the steps that are left."""
         self._model.train()
         total = self._steps * self._batch
-        self._around.notice(Step(self._phase.name, self._step, total, self._batch * self._step, 0.0, ()))
+        self._around.notice(Step(self._phase.name, self._step, total, self._batch * self._step, 0.0, (), fresh=False))
         saved, per_epoch, share = time.monotonic(), self._feed.steps(self._batch), self._around.share
         while self._step < self._steps:
             epoch, start = divmod(self._step, per_epoch)
@@ -139,8 +143,11 @@ class _PhaseRun:
                 self._stepper.step(images, labels, self._rate * self._share_of_rate())
                 self._step += 1
                 done, ended = self._step == self._steps, self._step % per_epoch == 0
-                if done or ended or self._step % _LOG_EVERY == 0:
+                log = done or ended or self._step % _LOG_EVERY == 0
+                if log:
                     self._log(ended)
+                loss, accuracy = self._read.loss, self._read.accuracy
+                self._around.notice(Step(self._phase.name, self._step, total, self._batch, loss, accuracy, fresh=log))
                 if self._asked_to_stop():
                     self._save()
                     raise Stopped(f"stopped in phase {self._index + 1} after step {self._step} of {self._steps}")
@@ -166,7 +173,7 @@ class _PhaseRun:
 
     def _log(self, epoch_ended: bool) -> None:
         window, self._logged = self._step - self._logged, self._step
-        read = self._stepper.read_meters()
+        read = self._read = self._stepper.read_meters()
         self._epoch_loss = [self._epoch_loss[0] + read.loss * window, self._epoch_loss[1] + window]
         if epoch_ended:
             self._plateau = self._plateau.after(self._epoch_loss[0] / self._epoch_loss[1])
@@ -178,11 +185,6 @@ class _PhaseRun:
                     "accuracy": read.accuracy, "learning_rate": self._rate * self._share_of_rate(), "skipped": read.skipped,
                 }
             )  # fmt: skip
-        self._around.notice(
-            Step(
-                self._phase.name, self._step, self._steps * self._batch, window * self._batch, read.loss, read.accuracy
-            )
-        )
         if read.skipped_in_a_row >= _SKIPS_ALLOWED:
             raise Diverged(
                 f"phase {self._index + 1}, step {self._step}: {read.skipped_in_a_row} steps in a row had a loss or gradient "

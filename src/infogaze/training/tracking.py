@@ -17,7 +17,7 @@ def tracker(folder: Path) -> Callable[[Step], None]:
     writer = SummaryWriter(str(folder / "tensorboard"))
 
     def notice(step: Step) -> None:
-        if not step.accuracy:
+        if not step.fresh:
             return
         writer.add_scalar(f"{step.phase}/loss", step.loss, step.step)
         for look, share in enumerate(step.accuracy):

@@ -20,4 +20,5 @@ class Bars:
             self._bars[step.phase] = self._screen.bar(f"phase {number}, {step.phase}", step.total, begin=step.scenes)
             return
         looks = " ".join(f"{100 * share:.0f}" for share in step.accuracy)
-        self._bars[step.phase].advance(step.scenes, f"loss {step.loss:.2f}, right by look {looks} %")
+        note = f"loss {step.loss:.2f}, right by look {looks} %" if looks else ""
+        self._bars[step.phase].advance(step.scenes, note)
