@@ -79,6 +79,3 @@ class RasterPolicy:
 def best(model: Model, values: Float[Tensor, "B L"], candidates: Bool[Tensor, "B L"]) -> Int[Tensor, "B 2"]:
     """The location of the candidate with the largest value."""
     return model.grid.locations(values.device)[values.masked_fill(~candidates, -torch.inf).argmax(1)]
-
-
-POLICIES: dict[str, Policy] = {"gain": GainPolicy(), "random": RandomPolicy(), "raster": RasterPolicy()}
