@@ -7,7 +7,9 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -15,7 +17,11 @@ from PIL import Image
 
 import infogaze
 from infogaze.cli import COMMANDS, main, one_line
-from tests.tiny import tiny_agent
+from infogaze.commands.look import read_scene
+from infogaze.data.options import Options
+from infogaze.data.reading import in_memory
+from infogaze.data.registry import read_set
+from tests.tiny import CONFIG, tiny_agent
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -80,25 +86,28 @@ def test_wrong_values_are_named_with_those_allowed(capsys: pytest.CaptureFixture
 def test_look_refuses_what_is_no_picture(capsys: pytest.CaptureFixture[str], tmp_path: Path, picture: Path) -> None:
     text = tmp_path / "notes.png"
     text.write_text("no picture")
-    assert "notes.png: not a picture" in refused(capsys, "look", str(text))
+    assert "notes.png: is no image" in refused(capsys, "look", str(text))
     half = tmp_path / "half.png"
     half.write_bytes(picture.read_bytes()[:200])
-    assert "half.png: not a picture" in refused(capsys, "look", str(half))
+    assert "half.png: is damaged" in refused(capsys, "look", str(half))
     empty = tmp_path / "empty.jpg"
     empty.write_bytes(b"")
-    assert "empty.jpg: not a picture" in refused(capsys, "look", str(empty))
-    assert "nowhere.png: no such file" in refused(capsys, "look", str(tmp_path / "nowhere.png"))
-    assert "no such file" in refused(capsys, "look", str(tmp_path))
+    assert "empty.jpg: is an empty file" in refused(capsys, "look", str(empty))
+    assert "nowhere.png: is missing" in refused(capsys, "look", str(tmp_path / "nowhere.png"))
+    assert "is a folder, not an image" in refused(capsys, "look", str(tmp_path))
     small = tmp_path / "small.png"
     Image.new("L", (20, 7)).save(small)
     assert "small.png: 7x20 pixels, smaller than a glimpse of 8x8" in refused(capsys, "look", str(small))
+    floats = tmp_path / "floats.tiff"
+    Image.new("F", (40, 40)).save(floats)
+    assert "floats.tiff: has pixels of mode F" in refused(capsys, "look", str(floats))
     assert "no such folder" in refused(capsys, "look", str(picture), "--model", str(tmp_path / "no-model"))
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "I", "I;16", "F"])
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "I", "I;16"])
 @pytest.mark.parametrize("size", [(8, 8), (500, 300), (31, 97)])
 def test_look_takes_pictures_of_any_mode_and_size(mode: str, size: tuple[int, int], tmp_path: Path) -> None:
-    path = tmp_path / ("picture.tiff" if mode in {"CMYK", "YCbCr", "F", "I"} else "picture.png")
+    path = tmp_path / ("picture.tiff" if mode in {"CMYK", "YCbCr", "I"} else "picture.png")
     values = np.random.default_rng(1).integers(0, 255, (size[1], size[0], 3), dtype=np.uint8)
     source = Image.fromarray(values)
     (source.convert("L").convert("I").convert("I;16") if mode == "I;16" else source.convert(mode)).save(path)
@@ -124,18 +133,38 @@ def test_look_prints_a_line_a_look_and_draws_the_rollout(
 
 
 def test_look_opens_a_folder_and_fits_the_picture_to_its_scenes(tmp_path: Path, picture: Path) -> None:
-    from dataclasses import replace
-
-    from tests.tiny import CONFIG
-
     infogaze.save(tiny_agent(replace(CONFIG, channels=3)), tmp_path / "model")
     main(["look", str(picture), "--model", str(tmp_path / "model"), "--out", str(tmp_path / "seen.png")])
     assert (tmp_path / "seen.png").stat().st_size > 1000
 
 
-def test_a_sideways_photograph_is_turned_upright(tmp_path: Path) -> None:
-    from infogaze.commands.look import read_scene
+def deep(rng: np.random.Generator) -> np.ndarray:
+    return rng.integers(0, 65536, (40, 60), dtype=np.uint16)
 
+
+def transparent(rng: np.random.Generator) -> np.ndarray:
+    return rng.integers(0, 256, (40, 60, 4), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("drawn", [deep, transparent])
+def test_look_and_a_set_read_the_same_pixels(
+    drawn: Callable[[np.random.Generator], np.ndarray], channels: Literal[1, 3], tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("a", "b"):
+        (tmp_path / "set" / "class").mkdir(parents=True, exist_ok=True)
+        Image.fromarray(drawn(rng)).save(tmp_path / "set" / "class" / f"{name}.png")
+    agent = tiny_agent(replace(CONFIG, channels=channels))
+    grid = agent.model.grid
+    options = Options(size=(grid.height, grid.width), fit="crop", channels=channels, test_share=0.5)
+    pictures = in_memory(read_set("folder", tmp_path / "set", options))
+    in_the_set = sorted(pictures.train.images.tolist() + pictures.test.images.tolist())
+    looked_at = [read_scene(path, agent).tolist() for path in (tmp_path / "set" / "class").iterdir()]
+    assert sorted(looked_at) == in_the_set
+
+
+def test_a_sideways_photograph_is_turned_upright(tmp_path: Path) -> None:
     agent = infogaze.load("digits")
     upright = Image.new("L", (64, 64))
     upright.paste(255, (0, 0, 64, 32))

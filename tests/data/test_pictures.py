@@ -30,24 +30,95 @@ def test_grey_becomes_colour_and_colour_grey_as_pillow_defines(tmp_path: Path) -
     assert np.array_equal(read_picture(tmp_path / "colour.png", form(1, 4, 5)), luma[None])
 
 
-def test_sixteen_bits_keep_their_upper_eight(tmp_path: Path) -> None:
-    deep = np.random.default_rng(0).integers(0, 65536, (4, 5), np.uint16)
-    write_image(tmp_path / "deep.png", deep)
-    assert np.array_equal(read_picture(tmp_path / "deep.png", form(1, 4, 5)), (deep >> 8).astype(np.uint8)[None])
+@pytest.mark.parametrize("name", ["deep.png", "deep.tiff", "deep.pgm", "as_32_bits.tiff"])
+def test_sixteen_bits_are_scaled_and_rounded(name: str, tmp_path: Path) -> None:
+    deep = np.random.default_rng(0).integers(0, 65536, (40, 50), np.uint16)
+    deep[0, :2] = 0, 65535
+    path = write_image(tmp_path / name, deep.astype(np.int32) if name == "as_32_bits.tiff" else deep)
+    expected = np.round(deep / 65535 * 255).astype(np.uint8)
+    assert np.array_equal(read_picture(path, form(1, 40, 50)), expected[None])
 
 
-def test_pixels_of_unknown_range_are_refused(tmp_path: Path) -> None:
-    path = write_image(tmp_path / "float.tiff", np.ones((4, 5), np.float32))
-    with pytest.raises(DataError, match=r"float\.tiff: has pixels of mode F, whose range is unknown"):
+def test_dark_and_bright_files_of_sixteen_bits_share_one_scale(tmp_path: Path) -> None:
+    for value in (257, 25700):
+        path = write_image(tmp_path / "even.tiff", np.full((4, 5), value, np.int32))
+        assert (read_picture(path, form(1, 4, 5)) == value // 257).all()
+
+
+@pytest.mark.parametrize(
+    ("mode", "pixels"),
+    [
+        ("F", np.ones((4, 5), np.float32)),
+        ("I", np.full((4, 5), 65536, np.int32)),
+        ("I", np.full((4, 5), -1, np.int32)),
+    ],
+)
+def test_pixels_of_unknown_range_are_refused(mode: str, pixels: np.ndarray, tmp_path: Path) -> None:
+    path = write_image(tmp_path / "deep.tiff", pixels)
+    with pytest.raises(DataError, match=rf"deep\.tiff: has pixels of mode {mode}, whose range is unknown; save it"):
         read_picture(path, form(1, 4, 5))
 
 
-def test_a_palette_with_transparency_is_read_as_colour(tmp_path: Path) -> None:
+def over_white(pixels: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    return 255 - (255 - pixels.astype(float)) * alpha / 255
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_transparency_lets_white_through(depth: int, tmp_path: Path) -> None:
+    pixels, alpha = noise(0, 20, 30, depth), noise(1, 20, 30, 1)
+    alpha[:5], alpha[5:10] = 0, 255
+    path = write_image(tmp_path / "clear.png", np.concatenate([pixels, alpha], -1))
+    found = read_picture(path, form(depth, 20, 30, convert=False)).transpose(1, 2, 0)
+    assert (found[:5] == 255).all()
+    assert np.array_equal(found[5:10], pixels[5:10])
+    assert np.abs(found - over_white(pixels, alpha)).max() <= 1
+
+
+def test_a_palette_with_transparency_is_read_as_colour_over_white(tmp_path: Path) -> None:
     colour = noise(0, 4, 5, 3)
     image = Image.fromarray(colour).convert("P", palette=Image.Palette.ADAPTIVE)
-    image.save(tmp_path / "palette.png", transparency=bytes(range(20)))
-    found = read_picture(tmp_path / "palette.png", form(3, 4, 5, convert=False))
-    assert np.array_equal(found, colour.transpose(2, 0, 1))
+    image.save(tmp_path / "palette.png", transparency=bytes(range(0, 260, 13)))
+    found = read_picture(tmp_path / "palette.png", form(3, 4, 5, convert=False)).transpose(1, 2, 0)
+    alpha = 13 * np.asarray(image)[..., None]
+    assert np.abs(found - over_white(colour, alpha)).max() <= 1
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_the_grey_that_a_file_calls_transparent_is_white(dtype: type[np.unsignedinteger], tmp_path: Path) -> None:
+    pixels = np.array([[0, 1, 2, 3]], dtype)
+    path = write_image(tmp_path / "clear.png", pixels, transparency=2)
+    found = read_picture(path, form(1, 1, 4, convert=False))
+    assert np.array_equal(found[0, 0] == 255, pixels[0] == 2)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB"])
+def test_every_mode_that_pillow_writes_becomes_grey_or_colour(mode: str, channels: int, tmp_path: Path) -> None:
+    path = tmp_path / "picture.tiff"
+    if mode == "LAB":
+        Image.new(mode, (5, 4)).save(path)
+    else:
+        Image.fromarray(noise(0, 4, 5, 3)).convert(mode).save(path)
+    assert read_picture(path, form(channels, 4, 5)).shape == (channels, 4, 5)
+
+
+def test_what_is_no_picture_is_named_in_one_line(tmp_path: Path) -> None:
+    whole = write_image(tmp_path / "whole.png", noise(0, 40, 50)).read_bytes()
+    (tmp_path / "half.png").write_bytes(whole[:200])
+    (tmp_path / "empty.png").write_bytes(b"")
+    (tmp_path / "text.png").write_text("no picture")
+    (tmp_path / "folder.png").mkdir()
+    for name, what in {
+        "half.png": "is damaged: ",
+        "empty.png": "is an empty file",
+        "text.png": "is no image that Pillow can read",
+        "folder.png": "is a folder, not an image",
+        "nowhere.png": "is missing",
+    }.items():
+        with pytest.raises(DataError) as error:
+            read_picture(tmp_path / name, form(1, 40, 50))
+        assert str(error.value).startswith(f"{tmp_path / name}: {what}")
+        assert len(str(error.value).splitlines()) == 1
 
 
 def test_a_photo_is_turned_the_way_its_camera_was_held(tmp_path: Path) -> None:

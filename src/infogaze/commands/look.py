@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import numpy as np
 import torch
 import tyro
 from jaxtyping import UInt8
-from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from infogaze.agent import Agent
+from infogaze.data.pictures import fit_picture, open_picture, pixels_of
 from infogaze.policies import GainPolicy, Policy, RandomPolicy, RasterPolicy
 from infogaze.report.rollout import rollout_figure
 from infogaze.report.style import png
@@ -27,7 +26,8 @@ class LookAt:
     """Classify one picture glimpse by glimpse, and draw what was looked at, expected and believed.
 
     The picture is scaled and cropped around its middle to the size of the model's scenes. It may be PNG, JPEG, WebP or anything else that
-    Pillow reads, of any size not smaller than a glimpse, in colour, grey, with a palette or transparent.
+    Pillow reads, of any size not smaller than a glimpse, in colour or grey of 8 or 16 bits, with a palette or transparent, which
+    counts as white.
     """
 
     image: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE")]
@@ -85,35 +85,13 @@ class LookAt:
 
 
 def read_scene(path: Path, agent: Agent) -> UInt8[Tensor, "C H W"]:
-    """A picture as a scene of the model's size and channels."""
+    """A picture as a scene of the model's size and channels, read as those of a set that is cropped to this size."""
     grid = agent.model.grid
     channels = 3 if agent.config is None else agent.config.channels
     if channels not in {1, 3}:
         raise ValueError(f"this model takes {channels} channels; a picture has 1 or 3")
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file")
-    try:
-        with Image.open(path) as opened:
-            picture = ImageOps.exif_transpose(opened)
-            picture.load()
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{path}: not a picture that can be read ({type(error).__name__})") from None
+    picture = open_picture(path)
     if min(picture.size) < grid.glimpse:
         width, height = picture.size
         raise ValueError(f"{path}: {height}x{width} pixels, smaller than a glimpse of {grid.glimpse}x{grid.glimpse}")
-    plain = _eight_bit(picture).convert("L" if channels == 1 else "RGB")
-    fitted = ImageOps.fit(plain, (grid.width, grid.height), Image.Resampling.LANCZOS)
-    pixels = np.array(fitted).reshape(grid.height, grid.width, channels)
-    return torch.from_numpy(pixels).movedim(-1, 0).contiguous()
-
-
-def _eight_bit(picture: Image.Image) -> Image.Image:
-    """Deep greys scaled to 8 bits, which `convert` would clip; transparency over white."""
-    if picture.mode.startswith("I") or picture.mode == "F":
-        values = np.asarray(picture, dtype=np.float64)
-        top = 65535.0 if picture.mode.startswith("I") else max(float(values.max()), 1e-9)
-        return Image.fromarray((values / top * 255).clip(0, 255).round().astype(np.uint8))
-    if picture.has_transparency_data:
-        picture = picture.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
-    return picture
+    return torch.tensor(fit_picture(pixels_of(picture, channels), (grid.height, grid.width), "crop"))

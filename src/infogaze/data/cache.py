@@ -27,7 +27,7 @@ from infogaze.data.problems import DataError, Problem
 from infogaze.data.reading import Pictures, Reading
 from infogaze.data.sets import ImageSet, Split
 
-FORMAT = 1
+FORMAT = 2
 
 Progress = Callable[[int, int], None]
 """Is told the images done and the images in all."""

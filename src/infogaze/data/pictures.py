@@ -13,8 +13,9 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from infogaze.data.options import Fit
 from infogaze.data.problems import DataError, Problem
 
-_GREY = {"1", "L", "LA", "La", "I;16", "I;16L", "I;16B", "I;16N"}
+_GREY = {"1", "L", "LA"}
 _COLOUR = {"P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr", "LAB", "HSV"}
+_SIXTEEN_BITS = {"I;16", "I;16L", "I;16B", "I;16N"}
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,17 @@ def read_picture(path: Path, form: Form) -> UInt8[np.ndarray, "C H W"]:
     if form.native is not None and form.native != (image.height, image.width):
         height, width = form.native
         raise DataError(Problem(path, f"is {image.height}x{image.width}, not {height}x{width}{form.advice}"))
-    return fit_picture(_pixels(image, form.channels), form.size, form.fit)
+    return fit_picture(pixels_of(image, form.channels), form.size, form.fit)
 
 
 def open_picture(path: Path) -> Image.Image:
-    """The decoded picture, turned upright where its camera noted how it was held, in 8 bits a channel."""
+    """The picture in 8 bits, grey or colour (mode L or RGB), upright as its camera was held, white where it is transparent.
+
+    Deep greys are scaled by 65535, whatever their values, so that two files compare. DataError names a file that cannot be read.
+    """
     try:
+        if path.is_dir():
+            raise DataError(Problem(path, "is a folder, not an image"))
         if not path.stat().st_size:
             raise DataError(Problem(path, "is an empty file"))
         with Image.open(path) as file:
@@ -66,22 +72,52 @@ def open_picture(path: Path) -> Image.Image:
         raise
     except FileNotFoundError:
         raise DataError(Problem(path, "is missing")) from None
+    except PermissionError:
+        raise DataError(Problem(path, "may not be read by this user")) from None
     except UnidentifiedImageError:
         raise DataError(Problem(path, "is no image that Pillow can read")) from None
     except Exception as error:  # Pillow's decoders raise whatever a damaged file leads them to.
         raise DataError(Problem(path, f"is damaged: {error}")) from None
-    if image.mode not in _GREY | _COLOUR:
-        raise DataError(
-            Problem(path, f"has pixels of mode {image.mode}, whose range is unknown; save it with 8 or 16 bits")
-        )
-    if image.mode.startswith("I;16"):
-        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    return image
+    if image.mode in _SIXTEEN_BITS or _fits_sixteen_bits(image):
+        return _scaled(image)
+    if image.mode in _GREY | _COLOUR:
+        return _over_white(image)
+    raise DataError(
+        Problem(path, f"has pixels of mode {image.mode}, whose range is unknown; save it with 8 or 16 bits")
+    )
+
+
+def _fits_sixteen_bits(image: Image.Image) -> bool:
+    """Whether these are integers of 32 bits, as which Pillow opens some files of 16, and none needs more than 16."""
+    return image.mode == "I" and bool((np.asarray(image) >> 16 == 0).all())
+
+
+def _scaled(image: Image.Image) -> Image.Image:
+    """16 bits of grey as 8, rounded; the one grey that a file may call transparent becomes white."""
+    values = np.asarray(image)
+    scaled = np.rint(values / 257).astype(np.uint8)  # 257 is 65535 / 255
+    if "transparency" in image.info:
+        scaled[values == image.info["transparency"]] = 255
+    return Image.fromarray(scaled)
+
+
+def _over_white(image: Image.Image) -> Image.Image:
+    """The 8 bits of any other mode, as grey or colour."""
+    mode = "L" if image.mode in _GREY else "RGB"
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return image.convert(mode)
 
 
 def channels_of(image: Image.Image) -> int:
-    """1 for grey, 3 for colour."""
-    return 1 if image.mode in _GREY else 3
+    """1 for grey, 3 for colour, of a picture that `open_picture` gave."""
+    return len(image.getbands())
+
+
+def pixels_of(image: Image.Image, channels: int) -> UInt8[np.ndarray, "C h w"]:
+    """The pixels of a picture that `open_picture` gave, in grey (1 channel) or colour (3)."""
+    return _channels_first(image.convert("L" if channels == 1 else "RGB"))
 
 
 def fit_picture(pixels: UInt8[np.ndarray, "C h w"], size: tuple[int, int], fit: Fit) -> UInt8[np.ndarray, "C H W"]:
@@ -98,13 +134,6 @@ _FITS: dict[Fit, Callable[[Image.Image, tuple[int, int]], Image.Image]] = {
     "crop": lambda image, target: ImageOps.fit(image, target, Image.Resampling.LANCZOS),
     "pad": lambda image, target: ImageOps.pad(image, target, Image.Resampling.LANCZOS),
 }
-
-
-def _pixels(image: Image.Image, channels: int) -> UInt8[np.ndarray, "C h w"]:
-    if "transparency" in image.info:
-        # Pillow wants a palette's transparency made a channel of its own before it is dropped.
-        image = image.convert("RGBA")
-    return _channels_first(image.convert("L" if channels == 1 else "RGB"))
 
 
 def _channels_first(image: Image.Image) -> UInt8[np.ndarray, "C h w"]:
