@@ -2,8 +2,23 @@ from __future__ import annotations
 
 import pytest
 import torch
+from scipy import stats
+from sklearn.metrics import balanced_accuracy_score
+from torch import Tensor
 
-from infogaze.evaluation.accuracy import accuracy, lead
+from infogaze.evaluation.accuracy import (
+    accuracy,
+    accuracy_over_runs,
+    balanced_accuracy,
+    lead,
+    lead_over_runs,
+    mean_over_runs,
+)
+
+
+def _runs(seed: int, count: int, share: float) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.rand(50, 3, generator=generator) < share for _ in range(count)]
 
 
 def test_accuracy_has_wilsons_interval() -> None:
@@ -34,3 +49,78 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
     estimate = accuracy(right)
     covered = float(((estimate.low <= truth) & (truth <= estimate.high)).double().mean())
     assert 0.93 < covered < 0.97
+
+
+def test_a_mean_over_runs_has_students_interval() -> None:
+    # Values 1, 2, 3: mean 2, standard error 1 / sqrt(3); the 97.5 % point of t with 2 degrees of freedom is 4.302653 in any table.
+    estimate = mean_over_runs([torch.tensor([1.0, 5.0]), torch.tensor([2.0, 5.0]), torch.tensor([3.0, 5.0])])
+    assert estimate.value.tolist() == [2.0, 5.0]
+    assert float(estimate.high[0]) == pytest.approx(2 + 4.302653 / 3**0.5, abs=1e-6)
+    assert float(estimate.low[0]) == pytest.approx(2 - 4.302653 / 3**0.5, abs=1e-6)
+    assert float(estimate.low[1]) == float(estimate.high[1]) == 5.0
+    assert (estimate.n, estimate.unit) == (3, "seeds")
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (2, 3)])
+def test_a_mean_over_runs_keeps_the_shape_of_what_is_averaged(shape: tuple[int, ...]) -> None:
+    estimate = mean_over_runs([torch.ones(shape), torch.zeros(shape)])
+    assert estimate.value.shape == estimate.low.shape == estimate.high.shape == shape
+
+
+def test_the_mean_over_one_run_is_the_run_and_claims_no_interval() -> None:
+    estimate = mean_over_runs([torch.tensor([0.25, 0.75])])
+    assert estimate.value.tolist() == estimate.low.tolist() == estimate.high.tolist() == [0.25, 0.75]
+    assert (estimate.n, estimate.unit) == (1, "seeds")
+
+
+def test_accuracy_counts_scenes_of_one_run_and_seeds_of_several() -> None:
+    runs = _runs(0, 4, 0.7)
+    one, several = accuracy_over_runs(runs[:1]), accuracy_over_runs(runs)
+    assert torch.equal(one.low, accuracy(runs[0]).low)
+    assert (one.n, one.unit, several.n, several.unit) == (50, "scenes", 4, "seeds")
+    for look in range(3):
+        shares = [float(run[:, look].double().mean()) for run in runs]
+        low, high = stats.t.interval(0.95, 3, loc=sum(shares) / 4, scale=stats.sem(shares))
+        assert float(several.low[look]) == pytest.approx(low)
+        assert float(several.high[look]) == pytest.approx(high)
+
+
+def test_a_lead_over_one_run_each_is_paired_and_over_several_has_welchs_interval() -> None:
+    ours, other = _runs(1, 4, 0.8), _runs(2, 4, 0.5)
+    one = lead_over_runs(ours[:1], other[:1])
+    assert torch.equal(one.high, lead(ours[0], other[0]).high)
+    assert (one.n, one.unit) == (50, "scenes")
+    several = lead_over_runs(ours, other)
+    assert (several.n, several.unit) == (4, "seeds")
+    for look in range(3):
+        first, second = ([float(run[:, look].double().mean()) for run in runs] for runs in (ours, other))
+        theirs = stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
+        assert float(several.value[look]) == pytest.approx(sum(first) / 4 - sum(second) / 4)
+        assert float(several.low[look]) == pytest.approx(theirs.low)
+        assert float(several.high[look]) == pytest.approx(theirs.high)
+
+
+def test_a_lead_between_runs_that_never_differ_has_no_width() -> None:
+    ours, other = torch.ones(5, 2).bool(), torch.zeros(5, 2).bool()
+    estimate = lead_over_runs([ours, ours], [other, other])
+    assert estimate.value.tolist() == estimate.low.tolist() == estimate.high.tolist() == [1.0, 1.0]
+
+
+def test_a_lead_over_unequal_numbers_of_runs_is_refused() -> None:
+    with pytest.raises(ValueError, match="3 runs against 1"):
+        lead_over_runs(_runs(0, 3, 0.5), _runs(0, 1, 0.5))
+
+
+def test_balanced_accuracy_gives_a_rare_class_the_weight_of_a_common_one() -> None:
+    labels = torch.tensor([0] * 8 + [3] * 2)  # 8 of 8 against 1 of 2: 3/4, whatever the share of all scenes
+    named = torch.tensor([0] * 8 + [3, 0])[:, None]
+    assert balanced_accuracy(labels, named).tolist() == [0.75]
+
+
+def test_balanced_accuracy_is_sklearns() -> None:
+    generator = torch.Generator().manual_seed(3)
+    labels = torch.randint(0, 5, (60,), generator=generator).square()  # classes with gaps: 0, 1, 4, 9, 16
+    named = torch.where(torch.rand(60, 4, generator=generator) < 0.6, labels[:, None], labels[0])
+    assert balanced_accuracy(labels, named).tolist() == pytest.approx(
+        [balanced_accuracy_score(labels, look) for look in named.unbind(1)]
+    )

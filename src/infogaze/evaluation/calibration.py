@@ -1,0 +1,61 @@
+"""Whether stated probabilities come true: the reliability diagram, the expected calibration error and the negative log-likelihood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """How often the most likely label is right, by how likely it was said to be, in bins of equal width from 0 to 1."""
+
+    confidence: Float[Tensor, " bins"]
+    """The mean probability of the most likely label; NaN in an empty bin."""
+    accuracy: Float[Tensor, " bins"]
+    """How often it was right; NaN in an empty bin."""
+    share: Float[Tensor, " bins"]
+    """Of all scenes, those in the bin."""
+
+
+def reliability(
+    labels: Int[Tensor, " N"], log_probabilities: Float[Tensor, "N classes"], bins: int = 15
+) -> Reliability:
+    """The reliability diagram of one look."""
+    sums = _sums(labels, log_probabilities, bins)
+    sums[:, bins - 1] += sums[:, bins]
+    confidence, right, count = sums[:, :bins]
+    return Reliability(confidence / count, right / count, count / len(labels))
+
+
+def expected_calibration_error(
+    labels: Int[Tensor, " N"], log_probabilities: Float[Tensor, "N T classes"], bins: int = 15
+) -> Float[Tensor, " T"]:
+    """The distance between confidence and accuracy in each bin, averaged over scenes: torchmetrics' top-label error in the l1 norm.
+
+    As there, scenes of confidence 1 are a bin of their own; in the diagram they are in the last.
+    """
+    sums = torch.stack([_sums(labels, look, bins) for look in log_probabilities.unbind(1)], 1)  # [3, T, bins + 1]
+    confidence, right, _ = sums
+    return (confidence - right).abs().sum(-1) / len(labels)
+
+
+def negative_log_likelihood(
+    labels: Int[Tensor, " N"], log_probabilities: Float[Tensor, "N T classes"]
+) -> Float[Tensor, " T"]:
+    """Minus the mean log probability of the true label after each look, in nats."""
+    looks = log_probabilities.shape[1]
+    true = log_probabilities.gather(2, labels[:, None, None].expand(-1, looks, 1))[..., 0]  # [N, T]
+    return -true.double().mean(0)
+
+
+def _sums(labels: Tensor, log_probabilities: Tensor, bins: int) -> Tensor:
+    """Confidence, right answers and scenes summed in each bin, [3, bins + 1]; the last is for a confidence of exactly 1."""
+    confidence, named = log_probabilities.exp().max(-1)
+    edges = torch.linspace(0, 1, bins + 1, dtype=confidence.dtype, device=confidence.device)
+    index = torch.bucketize(confidence, edges, right=True) - 1
+    values = torch.stack([confidence, named == labels, torch.ones_like(confidence)]).double()  # [3, N]
+    return values.new_zeros(3, bins + 1).index_add_(1, index, values)
