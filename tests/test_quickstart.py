@@ -12,7 +12,9 @@ from infogaze.data.digits import digits
 from infogaze.data.sets import ImageSet, Split
 from infogaze.training.recipe import PhaseRecipe, Recipe
 
-TINY = Recipe(PhaseRecipe(0.6, 64, 3e-3), PhaseRecipe(0.05, 64, 3e-3), PhaseRecipe(0.03, 32, 1e-3), augmentation=None)
+TINY = Recipe(
+    PhaseRecipe(0.6, 64, 3e-3), PhaseRecipe(0.05, 64, 3e-3), PhaseRecipe(0.03, 32, 1e-3), PhaseRecipe(0.1, 64, 3e-3), augmentation=None
+)  # fmt: skip
 
 
 def test_a_first_run_writes_a_model_and_one_page_that_needs_nothing_else(

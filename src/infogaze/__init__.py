@@ -3,7 +3,8 @@
 from infogaze.agent import Agent, Episode, Look
 from infogaze.backbone import Backbone, GlimpseBackbone
 from infogaze.belief import Belief
-from infogaze.model import Model, ModelConfig, build
+from infogaze.methods import METHODS, Method
+from infogaze.model import Model, ModelConfig, Recogniser, build
 from infogaze.noise import scene_seeds
 from infogaze.policies import Choice, GainPolicy, RandomPolicy, RasterPolicy
 from infogaze.presets import PRESETS, Preset, preset
@@ -14,6 +15,7 @@ from infogaze.weights import ModelFolderError, load, save
 __version__ = "0.1.0"
 
 __all__ = [
+    "METHODS",
     "PRESETS",
     "Agent",
     "Backbone",
@@ -27,12 +29,14 @@ __all__ = [
     "ImageSensor",
     "LittleToGain",
     "Look",
+    "Method",
     "Model",
     "ModelConfig",
     "ModelFolderError",
     "Preset",
     "RandomPolicy",
     "RasterPolicy",
+    "Recogniser",
     "Sensor",
     "build",
     "load",

@@ -7,31 +7,35 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from infogaze.backbone import GlimpseBackbone
+from infogaze.baselines.cnn import PictureBackbone
 from infogaze.belief import Belief
-from infogaze.model import Model
+from infogaze.model import Model, Recogniser
 from infogaze.noise import SceneNoise
 from infogaze.policies import Choice, Policy
 
 
-def compile_parts(model: Model) -> None:
+def compile_parts(model: Recogniser) -> None:
     """Compile the parts that are many small operations: splines, normalisations, lookahead. Each is compiled once, for every look."""
     if getattr(model, "_compiled", False):
         return
     # Training and looking, with and without gradient, at a few batch sizes: each is a version of its own.
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    model.decoder.compile(dynamic=False)
-    for layer in model.posterior.layers:
-        layer.compile(dynamic=False)
-        layer.sample = torch.compile(layer.sample, dynamic=False)  # type: ignore[arg-type, assignment]
-    model.posterior.encode.compile(dynamic=False)
+    if isinstance(model, Model):
+        model.decoder.compile(dynamic=False)
+        for layer in model.posterior.layers:
+            layer.compile(dynamic=False)
+            layer.sample = torch.compile(layer.sample, dynamic=False)  # type: ignore[arg-type, assignment]
+        model.posterior.encode.compile(dynamic=False)
+        model.worth = torch.compile(model.worth, dynamic=False)  # type: ignore[method-assign]
     backbone = model.backbone
     if isinstance(backbone, GlimpseBackbone):
         backbone.feature_network.glimpse_network.compile(dynamic=False)
         update = backbone.belief_update
         update.receive = torch.compile(update.receive, dynamic=False)  # type: ignore[method-assign]
         update.advance = torch.compile(update.advance, dynamic=False)  # type: ignore[method-assign]
-    model.worth = torch.compile(model.worth, dynamic=False)  # type: ignore[method-assign]
+    elif isinstance(backbone, PictureBackbone):
+        backbone.network.compile(dynamic=False)
     model._compiled = True  # type: ignore[assignment]
 
 
@@ -42,7 +46,7 @@ class CapturedPolicy:
         self._policy = policy
         self._graphs: dict[tuple[int, ...], _Captured] = {}
 
-    def __call__(self, model: Model, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
+    def __call__(self, model: Recogniser, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
         """The same choice as the policy's own."""
         key = (id(model), *belief.hidden.shape)
         if key not in self._graphs:
@@ -51,7 +55,9 @@ class CapturedPolicy:
 
 
 class _Captured:
-    def __init__(self, policy: Policy, model: Model, belief: Belief, candidates: Tensor, noise: SceneNoise) -> None:
+    def __init__(
+        self, policy: Policy, model: Recogniser, belief: Belief, candidates: Tensor, noise: SceneNoise
+    ) -> None:
         look = torch.as_tensor(noise.look, device=candidates.device)
         self._inputs = tuple(value.clone() for value in (belief.hidden, belief.memory, candidates, noise.seeds, look))
         hidden, memory, allowed, seeds, number = self._inputs

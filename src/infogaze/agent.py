@@ -16,9 +16,10 @@ from torch import Tensor
 
 from infogaze.belief import Belief
 from infogaze.features import to_pixels
-from infogaze.model import Model, ModelConfig
+from infogaze.methods import method as method_named
+from infogaze.model import ModelConfig, Recogniser
 from infogaze.noise import SceneNoise, scene_seeds
-from infogaze.policies import Choice, GainPolicy, Policy, RandomPolicy
+from infogaze.policies import Choice, Policy, RandomPolicy
 from infogaze.sensing import Sensor, require_inside
 from infogaze.stopping import StopRule
 
@@ -44,15 +45,20 @@ class Agent:
 
     def __init__(
         self,
-        model: Model,
+        model: Recogniser,
         classes: Sequence[str],
         *,
         looks: int = 7,
         samples: int = 20,
         config: ModelConfig | None = None,
+        method: str = "infogaze",
         precision: Literal["float32", "bfloat16"] = "float32",
     ) -> None:
         self.model = model.eval()
+        self.method = method
+        """What the model was trained as, and how it chooses: a name of `infogaze.METHODS`."""
+        self.policy: Policy = method_named(method).policy(samples)
+        """How looks are chosen unless an episode is given another way."""
         self.precision = precision
         """Of the networks' products; probabilities and gains come out in float32 always."""
         self.classes = tuple(classes)
@@ -76,7 +82,7 @@ class Agent:
         """Begin to look at `batch` scenes.
 
         `seed` is one number for the batch, or one a scene: equal seeds and glimpses give equal outcomes in any batch. The first
-        look is at random, or at `first`. The policy is the model's gain unless another is given; the budget is the model's own.
+        look is at random, or at `first`. The policy is the method's own unless another is given; the budget is the model's own.
         """
         if batch < 1:
             raise ValueError(f"batch is {batch}; it must be at least 1")
@@ -89,7 +95,7 @@ class Agent:
             seeds = torch.as_tensor(seed, dtype=torch.int64)
             if seeds.shape != (batch,):
                 raise ValueError(f"{seeds.numel()} seeds for {batch} scenes; give one a scene, or one for all")
-        policy = GainPolicy(self.samples) if policy is None else policy
+        policy = self.policy if policy is None else policy
         cast = torch.autocast(self.model.device.type, torch.bfloat16, enabled=self.precision == "bfloat16")
         channels = None if self.config is None else self.config.channels
         return Episode(self.model, seeds.to(self.model.device), budget, policy, stop, first, cast, channels)
@@ -117,7 +123,7 @@ class Episode:
 
     def __init__(
         self,
-        model: Model,
+        model: Recogniser,
         seeds: Int[Tensor, " B"],
         budget: int,
         policy: Policy,

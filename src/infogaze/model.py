@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float, Num
@@ -16,6 +18,8 @@ from infogaze.features import GlimpseFeatures
 from infogaze.gain import Criterion, expected_information_gain
 from infogaze.posterior import Posterior
 from infogaze.sensing import GlimpseGrid
+
+R = TypeVar("R", bound="Recogniser")
 
 _ELEMENTS_AT_ONCE, _ON_CUDA = 1 << 26, 1 << 29
 """How many hidden elements a lookahead may hold at once: 256 MiB in float32 on the CPU. Larger ones are done in pieces."""
@@ -85,22 +89,29 @@ class ModelConfig:
         return GlimpseGrid(self.height, self.width, self.glimpse, self.stride)
 
 
-class Model(nn.Module):
-    """A backbone that sees and names, a Partial VAE that imagines, and the gain that follows from both."""
+class Recogniser(nn.Module):
+    """A backbone that sees, remembers and names, over a grid of places: what every method has, whatever chooses its looks."""
 
-    def __init__(self, grid: GlimpseGrid, backbone: Backbone, posterior: Posterior, decoder: Decoder) -> None:
+    def __init__(self, grid: GlimpseGrid, backbone: Backbone) -> None:
         super().__init__()
         self.grid = grid
         self.backbone = backbone
-        self.posterior = posterior
-        self.decoder = decoder
-        self.log_variance = nn.Parameter(torch.zeros(()))
-        """log sigma^2 of the likelihood p(f | z), equation 4."""
 
     @property
     def device(self) -> torch.device:
         """Where the parameters are."""
-        return self.log_variance.device
+        return next(self.parameters()).device
+
+
+class Model(Recogniser):
+    """A backbone that sees and names, a Partial VAE that imagines, and the gain that follows from both."""
+
+    def __init__(self, grid: GlimpseGrid, backbone: Backbone, posterior: Posterior, decoder: Decoder) -> None:
+        super().__init__(grid, backbone)
+        self.posterior = posterior
+        self.decoder = decoder
+        self.log_variance = nn.Parameter(torch.zeros(()))
+        """log sigma^2 of the likelihood p(f | z), equation 4."""
 
     def imagine(self, belief: Belief, noise: Float[Tensor, "P B d"]) -> Float[Tensor, "P B L f"]:
         """P feature maps of the complete scene, D(z) with z from q(z | h)."""
@@ -150,22 +161,37 @@ class Model(nn.Module):
 
 def build(config: ModelConfig, seed: int = 0) -> Model:
     """A model with fresh weights, which the seed fixes."""
+    return seeded(imagining, config, seed)
+
+
+def seeded(make: Callable[[ModelConfig], R], config: ModelConfig, seed: int) -> R:
+    """What `make` makes, with fresh weights that the seed fixes."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return _build(config)
+        return make(config)
 
 
-def _build(config: ModelConfig) -> Model:
-    grid = config.grid
-    features = GlimpseFeatures(grid, config.channels, config.glimpse_widths, config.feature_size)
+def recognising(config: ModelConfig) -> Recogniser:
+    """F, R and C of these sizes, and nothing that chooses."""
+    return Recogniser(config.grid, glimpse_backbone(config))
+
+
+def glimpse_backbone(config: ModelConfig) -> GlimpseBackbone:
+    """F, R and C of these sizes."""
+    features = GlimpseFeatures(config.grid, config.channels, config.glimpse_widths, config.feature_size)
     update = (
         AttentiveBeliefUpdate(config.feature_size, config.belief_size, config.attention_hops)
         if config.attention_hops
         else BeliefUpdate(config.feature_size, config.belief_size)
     )
+    return GlimpseBackbone(features, update, Classifier(config.belief_size, config.classes))
+
+
+def imagining(config: ModelConfig) -> Model:
+    """F, R and C of these sizes, with S and D. The backbone is made first: it is the same for every method of a seed."""
     return Model(
-        grid,
-        GlimpseBackbone(features, update, Classifier(config.belief_size, config.classes)),
+        config.grid,
+        glimpse_backbone(config),
         Posterior(
             config.belief_size,
             config.latent_size,
@@ -174,5 +200,5 @@ def _build(config: ModelConfig) -> Model:
             config.spline_bins,
             config.spline_bound,
         ),
-        Decoder(config.latent_size, config.feature_size, grid),
+        Decoder(config.latent_size, config.feature_size, config.grid),
     )

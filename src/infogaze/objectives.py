@@ -1,4 +1,4 @@
-"""What training minimises: the classification loss (equation 1) and the Partial VAE's loss (equations 2 and 4)."""
+"""What training minimises: classification (equation 1), the Partial VAE's loss (equations 2 and 4), and REINFORCE for controllers."""
 
 from __future__ import annotations
 
@@ -42,3 +42,13 @@ def partial_vae_loss(
     observed = torch.ones(looks, looks, device=seen.device).tril()[:, None]  # [T, 1, T'], t' <= t
     likelihood = 0.5 * (observed * (error * torch.exp(-log_variance) + size * log_variance)).sum(-1)  # [T, B]
     return (likelihood + log_q - prior_log_prob(z)).mean()
+
+
+def reinforce_loss(
+    log_density: Float[Tensor, "T B"],  # log pi(l_t | h_{t-1}) of the looks that were taken
+    reward: Float[Tensor, "T B"],
+    expected: Float[Tensor, "T B"],  # the baseline
+) -> Float[Tensor, ""]:
+    """Its gradient raises the density of looks that did better than expected (Williams, 1992), and teaches the baseline what to expect."""
+    surprise = reward - expected
+    return surprise.square().mean() - (log_density * surprise.detach()).mean()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from infogaze.belief import Belief
 from infogaze.gain import CRITERIA
-from infogaze.model import Model
+from infogaze.model import Model, Recogniser
 from infogaze.noise import SceneNoise
 
 
@@ -29,7 +29,7 @@ class Choice:
 class Policy(Protocol):
     """A rule for the next look, from the belief alone."""
 
-    def __call__(self, model: Model, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
+    def __call__(self, model: Any, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
         """Choose one of the candidate places for each scene."""
         ...
 
@@ -60,7 +60,7 @@ class GainPolicy:
 class RandomPolicy:
     """Any place not looked at yet, all equally likely."""
 
-    def __call__(self, model: Model, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
+    def __call__(self, model: Recogniser, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
         """Draw a number for each place, take the largest."""
         draw = noise.uniform(model.grid.places)
         return Choice(best(model, draw, candidates), torch.zeros_like(draw))
@@ -70,12 +70,12 @@ class RandomPolicy:
 class RasterPolicy:
     """Row by row from the top-left corner."""
 
-    def __call__(self, model: Model, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
+    def __call__(self, model: Recogniser, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
         """The first place left."""
         order = torch.arange(model.grid.places, 0, -1.0, device=candidates.device).expand(candidates.shape)
         return Choice(best(model, order, candidates), torch.zeros_like(order))
 
 
-def best(model: Model, values: Float[Tensor, "B L"], candidates: Bool[Tensor, "B L"]) -> Int[Tensor, "B 2"]:
+def best(model: Recogniser, values: Float[Tensor, "B L"], candidates: Bool[Tensor, "B L"]) -> Int[Tensor, "B 2"]:
     """The location of the candidate with the largest value."""
     return model.grid.locations(values.device)[values.masked_fill(~candidates, -torch.inf).argmax(1)]

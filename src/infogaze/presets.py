@@ -25,6 +25,8 @@ class Preset:
     """T, the budget of looks."""
     samples: int = 20
     """P, the samples of z behind a gain map at test time."""
+    name: str = "own"
+    """What it is called where runs are compared."""
 
     @property
     def alpha(self) -> float:
@@ -38,20 +40,21 @@ _SMALL = ModelConfig(
 )  # fmt: skip
 _LARGE = replace(_SMALL, classes=100, feature_size=512, belief_size=2048, latent_size=1024, flow_layers=6)
 
-PRESETS: dict[str, Preset] = {
-    "svhn": Preset(_SMALL, beta=32.0, learning_rates=(1e-3, 1e-3, 1e-3), mirror=False),
-    "cifar10": Preset(_SMALL, beta=16.0, learning_rates=(1e-3, 1e-3, 1e-3), mirror=True),
-    "cinic10": Preset(_SMALL, beta=16.0, learning_rates=(1e-3, 1e-3, 1e-3), mirror=True),
-    "cifar100": Preset(_LARGE, beta=8.0, learning_rates=(1e-3, 1e-4, 1e-4), mirror=True),
-    "tinyimagenet": Preset(
+_ALL = (
+    Preset(_SMALL, beta=32.0, learning_rates=(1e-3, 1e-3, 1e-3), mirror=False, name="svhn"),
+    Preset(_SMALL, beta=16.0, learning_rates=(1e-3, 1e-3, 1e-3), mirror=True, name="cifar10"),
+    Preset(_SMALL, beta=16.0, learning_rates=(1e-3, 1e-3, 1e-3), mirror=True, name="cinic10"),
+    Preset(_LARGE, beta=8.0, learning_rates=(1e-3, 1e-4, 1e-4), mirror=True, name="cifar100"),
+    Preset(
         replace(
             _LARGE, height=64, width=64, classes=200, glimpse=16, stride=8, glimpse_widths=(64, 128, *[256] * 5)
         ),
         beta=8.0,
         learning_rates=(1e-3, 1e-4, 1e-4),
         mirror=True,
+        name="tinyimagenet",
     ),
-    "digits": Preset(
+    Preset(
         ModelConfig(
             height=32, width=32, channels=1, classes=10, glimpse=8, stride=4, glimpse_widths=(16, 24, 32),
             feature_size=32, belief_size=128, latent_size=32, flow_layers=4,
@@ -59,8 +62,12 @@ PRESETS: dict[str, Preset] = {
         beta=16.0,
         learning_rates=(1e-3, 1e-3, 1e-3),
         mirror=False,
+        name="digits",
     ),
-}  # fmt: skip
+)  # fmt: skip
+
+PRESETS: dict[str, Preset] = {settings.name: settings for settings in _ALL}
+"""By name."""
 
 
 def preset(name: str) -> Preset:

@@ -62,6 +62,12 @@ class GlimpseGrid:
         cols = locations[..., 1] * (2.0 / max(self.width - self.glimpse, 1)) - 1.0
         return torch.stack([rows, cols], -1)
 
+    def nearest(self, locations: Num[Tensor, "*batch 2"]) -> Int[Tensor, "*batch"]:
+        """The index of the place nearest to each location."""
+        row = (locations[..., 0] / self.stride).round().clamp(0, self.rows - 1)
+        col = (locations[..., 1] / self.stride).round().clamp(0, self.cols - 1)
+        return (row * self.cols + col).long()
+
     def at(self, locations: Num[Tensor, "B 2"]) -> Bool[Tensor, "B L"]:
         """Which place a location falls on: the one less than half a pixel away, if any."""
         distance = locations[:, None] - self.locations(locations.device)  # [B, L, 2]

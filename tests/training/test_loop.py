@@ -8,6 +8,7 @@ import sys
 import textwrap
 import time
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,9 @@ import torch
 from infogaze.model import Model
 from infogaze.training import checkpoints
 from infogaze.training.loop import Diverged, Step, Stopped, Surroundings
-from infogaze.training.phases import PHASES
 from infogaze.training.recipe import PhaseRecipe, Recipe
 from infogaze.training.schedule import Plateau, cycle
+from infogaze.training.three_phases import PHASES
 from infogaze.weights import write_whole
 from tests.training.small_run import RECIPE, run
 
@@ -46,7 +47,8 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(
 
 def test_three_phases_run_in_order_and_lower_their_losses(tmp_path: Path) -> None:
     steps: list[Step] = []
-    recipe = Recipe(PhaseRecipe(15, 16, 1e-2), PhaseRecipe(15, 16, 1e-2), PhaseRecipe(15, 16, 1e-2), augmentation=None)
+    part = PhaseRecipe(15, 16, 1e-2)
+    recipe = Recipe(part, part, part, part, augmentation=None)
     run(tmp_path / "run", recipe, around=Surroundings(notice=steps.append))
     assert list(dict.fromkeys(step.phase for step in steps)) == [phase.name for phase in PHASES]
     for name in ("recognise", "imagine"):
@@ -70,6 +72,14 @@ def test_a_run_that_is_stopped_anywhere_ends_bit_for_bit_where_it_would_have(
         run(tmp_path / "run", around=Surroundings(asked_to_stop=stop))
     assert same(undisturbed[0], run(tmp_path / "run"))
     assert (tmp_path / "run" / "metrics.jsonl").read_text() == undisturbed[1]
+
+
+def test_a_model_whose_weights_lie_otherwise_in_memory_resumes_too(tmp_path: Path) -> None:
+    steps, layout = count(1), torch.channels_last
+    straight = run(tmp_path / "straight", memory_format=layout)
+    with pytest.raises(Stopped):
+        run(tmp_path / "run", around=Surroundings(asked_to_stop=lambda: next(steps) == 5), memory_format=layout)
+    assert same(straight, run(tmp_path / "run", memory_format=layout))
 
 
 KILLED = """
@@ -188,7 +198,7 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(tmp_path: Path, monkey
 
     real, calls, states = stepping.PhaseLoss.forward, 0, []
 
-    def spoiled(self: stepping.PhaseLoss, *given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def spoiled(self: stepping.PhaseLoss, *given: torch.Tensor) -> tuple[torch.Tensor, ...]:
         nonlocal calls
         calls += 1
         states.append({name: value.clone() for name, value in self.model.state_dict().items()})
@@ -196,8 +206,8 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(tmp_path: Path, monkey
             for part in self.model.modules():
                 if isinstance(part, torch.nn.BatchNorm2d) and part.running_mean is not None:
                     part.running_mean.fill_(float("nan"))
-            loss, accuracy = real(self, *given)  # type: ignore[arg-type]
-            return loss * float("nan"), accuracy
+            loss, *told = real(self, *given)  # type: ignore[arg-type]
+            return loss * float("nan"), *told
         return real(self, *given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(stepping.PhaseLoss, "forward", spoiled)

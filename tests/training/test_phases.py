@@ -8,17 +8,8 @@ from infogaze import build
 from infogaze.belief import Belief
 from infogaze.model import Model
 from infogaze.posterior import FlowLayer
-from infogaze.training.phases import (
-    PHASES,
-    Batch,
-    Draw,
-    Objective,
-    draw,
-    imagine,
-    initialise_posterior,
-    recognise,
-    refine,
-)
+from infogaze.training.phases import Batch, Draw, Objective, draw
+from infogaze.training.three_phases import PHASES, imagine, initialise_posterior, recognise, refine
 from tests.tiny import CONFIG
 
 LOOKS = 4

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from infogaze.data.augment import Augmentation
 from infogaze.model import build
-from infogaze.training.phases import PHASES, Objective
+from infogaze.training.phases import Objective
 from infogaze.training.stepping import Share, Stepper
+from infogaze.training.three_phases import PHASES
 from tests.tiny import CONFIG
 from tests.training.small_run import RECIPE, scenes
 
@@ -48,16 +51,15 @@ def test_a_phase_hands_on_the_average() -> None:
             assert torch.equal(value, averages[name]), name
 
 
-def test_bfloat16_products_leave_weights_and_losses_in_float32() -> None:
-    from dataclasses import replace
-
-    model, split = build(CONFIG, 0).train(), scenes()
-    state = Stepper(model, PHASES[0], OBJECTIVE, replace(RECIPE, precision="bfloat16"), None, 16, 0)
-    state.step(split.images[:16], split.labels[:16], 1e-2)
-    assert {value.dtype for value in model.state_dict().values() if value.is_floating_point()} == {torch.float32}
-    reading = state.read_meters()
-    assert reading.skipped == 0
-    assert reading.loss > 0
+def test_on_the_cpu_a_recipe_in_bfloat16_is_one_in_float32() -> None:
+    # Many processors have no bfloat16 products, and on some that say they have, they fail.
+    split, states = scenes(), []
+    for precision in ("float32", "bfloat16"):
+        model = build(CONFIG, 0).train()
+        state = Stepper(model, PHASES[0], OBJECTIVE, replace(RECIPE, precision=precision), None, 16, 0)
+        state.step(split.images[:16], split.labels[:16], 1e-2)
+        states.append(model.state_dict())
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
 def test_shares_divide_a_batch_without_gap_or_overlap() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -9,12 +10,14 @@ import pytest
 import torch
 
 import infogaze
+from infogaze import METHODS
 from infogaze.cli import main
-from infogaze.commands.train import PresetName, RecipeName
+from infogaze.commands.train import MethodName, PresetName, RecipeName
 from infogaze.presets import PRESETS
 from infogaze.training.recipe import RECIPES, PhaseRecipe, Recipe
 
-TINY = Recipe(PhaseRecipe(1, 16, 1e-3), PhaseRecipe(1, 16, 1e-3), PhaseRecipe(1, 16, 1e-3))
+PART = PhaseRecipe(1, 16, 1e-3)
+TINY = Recipe(PART, PART, PART, PART)
 
 
 @pytest.fixture
@@ -92,7 +95,7 @@ def test_a_full_disk_is_one_line_that_says_how_to_go_on(
 def test_a_run_that_diverges_ends_in_one_line_that_says_where(
     arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(RECIPES, "smoke", Recipe(PhaseRecipe(30, 16, float("inf")), TINY.imagine, TINY.refine))
+    monkeypatch.setitem(RECIPES, "smoke", replace(TINY, recognise=PhaseRecipe(30, 16, float("inf"))))
     with pytest.raises(SystemExit) as stop:
         train(arrays, tmp_path / "run")
     assert stop.value.code == 1
@@ -114,11 +117,13 @@ def test_track_writes_tensorboards_files_or_names_the_extra(
 def test_the_names_on_the_command_line_are_those_there_are() -> None:
     assert get_args(PresetName) == tuple(PRESETS)
     assert get_args(RecipeName) == tuple(RECIPES)
+    assert get_args(MethodName) == tuple(METHODS)
 
 
 def test_the_papers_recipe_carries_its_numbers() -> None:
     paper = RECIPES["paper"]
-    assert [part.epochs for part in paper.phases] == [1000, 100, 100]
-    assert {part.batch for part in paper.phases} == {64}
-    assert {part.learning_rate for part in paper.phases} == {None}, "the preset's own"
+    phases = [phase.length(paper) for phase in METHODS["infogaze"].phases]
+    assert [part.epochs for part in phases] == [1000, 100, 100]
+    assert {part.batch for part in phases} == {64}
+    assert {part.learning_rate for part in phases} == {None}, "the preset's own"
     assert (paper.schedule, paper.betas, paper.weight_decay) == ("plateau", (0.9, 0.999), 0.0)

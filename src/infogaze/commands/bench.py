@@ -26,9 +26,10 @@ from infogaze.policies import GainPolicy, Policy
 from infogaze.presets import Preset, preset
 from infogaze.progress import Display, display
 from infogaze.sensing import ImageSensor
-from infogaze.training.phases import PHASES, Objective
+from infogaze.training.phases import Objective
 from infogaze.training.recipe import recipe
 from infogaze.training.stepping import Stepper
+from infogaze.training.three_phases import PHASES
 from infogaze.weights import write_whole
 
 _ROWS = ("phase 1", "phase 2", "phase 3", "test", "decision")

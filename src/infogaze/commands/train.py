@@ -18,7 +18,8 @@ from infogaze.agent import Agent
 from infogaze.data.options import Options
 from infogaze.data.registry import load_set
 from infogaze.data.sets import ImageSet
-from infogaze.model import Model, build
+from infogaze.methods import build_for, method
+from infogaze.model import Recogniser
 from infogaze.presets import Preset, preset
 from infogaze.progress import display
 from infogaze.training.distributed import first_process_first, processes
@@ -31,6 +32,9 @@ from infogaze.training.watching import Bars
 from infogaze.weights import load, save
 
 PresetName = Literal["svhn", "cifar10", "cinic10", "cifar100", "tinyimagenet", "digits"]
+MethodName = Literal[
+    "infogaze", "gaussian", "attention", "random", "ram", "ram-plus", "discriminative", "oracle", "cnn"
+]
 RecipeName = Literal["paper", "fast", "quickstart", "smoke"]
 
 
@@ -56,10 +60,13 @@ class Train:
     """How the images are read."""
     recipe: RecipeName = "fast"
     """How long and how hard: paper, fast, quickstart or smoke."""
-    phases: tuple[int, ...] = (1, 2, 3)
-    """Which of the three phases to run."""
+    method: MethodName = "infogaze"
+    """Ours, or what it is compared with: infogaze, gaussian, attention, random, ram, ram-plus, discriminative, oracle or cnn."""
+    phases: tuple[int, ...] | None = None
+    """Which of the method's phases to run; all if not given."""
     start_from: str | None = None
-    """A bundled name, or a model or run folder, whose weights to begin with; needed where phase 1 is left out."""
+    """A bundled name, or a model or run folder, whose weights to begin with; needed where phase 1 is left out. From another method's
+    folder, those of F, R and C are taken."""
     hold_out: float = 0.0
     """Share of the training split kept back; the best checkpoint is the one with the highest accuracy on it."""
     seed: int = 0
@@ -77,7 +84,7 @@ class Train:
             with first_process_first(share):
                 config, images = self._resolved()
                 folder = RunFolder(self.out, config)
-            model = self._begin(config.preset).to(device)
+            model = self._begin(config).to(device)
             if share.world > 1 and device.type == "cuda":
                 model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
             self._train(model, images, config, folder, share)
@@ -87,13 +94,24 @@ class Train:
         images = load_set(name, self.root, self.read, download=self.download)
         data = DataChoice(name, None if self.root is None else str(self.root), self.read)
         settings = fitted(preset(self.preset), images)
-        return RunConfig(
-            settings, recipe(self.recipe), data, self.seed, self.phases, self.start_from, self.hold_out
-        ), images
+        settings = replace(settings, model=method(self.method).sizes(settings.model))
+        phases = self.phases
+        if phases is None:
+            phases = tuple(range(1, len(method(self.method).phases) + 1))
+        way = recipe(self.recipe)
+        config = RunConfig(settings, way, data, self.seed, self.method, phases, self.start_from, self.hold_out)
+        return config, images
 
-    def _train(self, model: Model, images: ImageSet, config: RunConfig, folder: RunFolder, share: Share) -> None:
+    def _train(self, model: Recogniser, images: ImageSet, config: RunConfig, folder: RunFolder, share: Share) -> None:
         settings = config.preset
-        agent = Agent(model, images.classes, looks=settings.looks, samples=settings.samples, config=settings.model)
+        agent = Agent(
+            model,
+            images.classes,
+            looks=settings.looks,
+            samples=settings.samples,
+            config=settings.model,
+            method=self.method,
+        )
         with display(quiet=share.rank > 0) as screen, stop_signals() as asked:
             watchers: list[Callable[[Step], None]] = [Bars(screen).notice]
             if self.track and share.rank == 0:
@@ -122,13 +140,25 @@ class Train:
                     f"the disk of {self.out} is full; the last good checkpoint stands, make room and go on"
                 ) from None
 
-    def _begin(self, settings: Preset) -> Model:
+    def _begin(self, config: RunConfig) -> Recogniser:
+        sizes = config.preset.model
+        model = build_for(self.method, sizes, self.seed)
         if self.start_from is None:
-            return build(settings.model, self.seed)
+            return model
         source = load(self.start_from)
-        if source.config != settings.model:
-            raise ValueError(f"{self.start_from}: a model of other sizes than {self.preset} on this data")
-        return source.model
+        if source.method == self.method and source.config == sizes:
+            return source.model
+        ours, theirs = model.backbone.state_dict(), source.model.backbone.state_dict()
+        if {name: value.shape for name, value in ours.items()} != {name: value.shape for name, value in theirs.items()}:
+            raise ValueError(
+                f"{self.start_from}: a model of other sizes than {self.preset} by {self.method} on this data"
+            )
+        if config.phases[0] > 2:
+            raise ValueError(
+                f"{self.start_from}: a model by {source.method}, and phase {config.phases[0]} goes on from one by {self.method}"
+            )
+        model.backbone.load_state_dict(theirs)
+        return model
 
 
 def chosen_device(name: str) -> torch.device:

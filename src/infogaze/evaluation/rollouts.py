@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from infogaze.agent import Agent
+from infogaze.baselines.oracle import Oracle
 from infogaze.data.sets import Split
 from infogaze.noise import scene_seeds
 from infogaze.policies import Policy
@@ -35,7 +36,7 @@ class Rollouts:
 def roll_out(
     agent: Agent,
     split: Split,
-    policy: Policy,
+    policy: Policy | Oracle,
     *,
     seed: int = 0,
     budget: int | None = None,
@@ -48,7 +49,8 @@ def roll_out(
         images, labels = split.images[first : first + batch], split.labels[first : first + batch]
         sensor = ImageSensor(images.to(agent.model.device), agent.model.grid.glimpse)
         seeds = scene_seeds(seed, len(labels), first=first)
-        history = agent.run(sensor, budget, batch=len(labels), seed=seeds, policy=policy).history
+        chosen = policy.seeing(images, labels) if isinstance(policy, Oracle) else policy
+        history = agent.run(sensor, budget, batch=len(labels), seed=seeds, policy=chosen).history
         parts.append(
             Rollouts(
                 labels.cpu(),

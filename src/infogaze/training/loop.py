@@ -6,6 +6,7 @@ checkpoint once more, with the same data and random numbers, and ends where it w
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -18,12 +19,13 @@ from infogaze.data.resident import Feed
 from infogaze.data.sets import Split
 from infogaze.evaluation.rollouts import roll_out
 from infogaze.features import to_pixels
-from infogaze.model import Model
-from infogaze.policies import GainPolicy, RandomPolicy
+from infogaze.methods import METHODS
+from infogaze.model import Recogniser
+from infogaze.policies import RandomPolicy
 from infogaze.training import checkpoints
 from infogaze.training.checkpoints import Checkpoint
 from infogaze.training.distributed import any_process
-from infogaze.training.phases import PHASES, Batch, Objective, draw, initialise_posterior
+from infogaze.training.phases import Batch, Objective, draw
 from infogaze.training.runs import RunConfig, RunFolder
 from infogaze.training.schedule import Plateau, cycle
 from infogaze.training.stepping import Reading, Share, Stepper
@@ -31,6 +33,8 @@ from infogaze.training.stepping import Reading, Share, Stepper
 _LOG_EVERY = 50
 _SKIPS_ALLOWED = 20
 _HELD_OUT_AT_MOST = 1000
+_COLLAPSED = math.log(2.0)
+"""Entropy in nats of the places of a look, below which it hardly depends on the scene."""
 
 
 class Stopped(Exception):
@@ -45,6 +49,8 @@ class Diverged(RuntimeError):
 class Step:
     """Where training stands, for whoever shows or logs it."""
 
+    number: int
+    """Of the phase, from 1."""
     phase: str
     step: int
     total: int
@@ -75,7 +81,7 @@ class Surroundings:
     """This process's part of the work."""
 
 
-def train(model: Model, train_split: Split, config: RunConfig, folder: RunFolder, around: Surroundings) -> None:
+def train(model: Recogniser, train_split: Split, config: RunConfig, folder: RunFolder, around: Surroundings) -> None:
     """Train the model in place, from the folder's last checkpoint if it has one."""
     learning, held_out = _held_out(train_split, config)
     feed = Feed(learning, model.device)
@@ -97,7 +103,7 @@ class _PhaseRun:
 
     def __init__(
         self,
-        model: Model,
+        model: Recogniser,
         feed: Feed,
         held_out: Split,
         config: RunConfig,
@@ -106,15 +112,18 @@ class _PhaseRun:
         index: int,
         checkpoint: Checkpoint | None,
     ) -> None:
-        preset, recipe, part = config.preset, config.recipe, config.recipe.phases[index]
+        preset, recipe, phase = config.preset, config.recipe, METHODS[config.method].phases[index]
+        part = phase.length(recipe)
         self._model, self._feed, self._held_out, self._config = model, feed, held_out, config
         self._folder, self._around, self._index = folder, around, index
-        self._phase = PHASES[index]
+        self._phase = phase
         self._batch = min(part.batch, len(feed))
         self._steps = max(1, round(part.epochs * len(feed) / self._batch))
         self._seed = 3 * config.seed + index
-        self._rate = preset.learning_rates[index] if part.learning_rate is None else part.learning_rate
-        self._objective = Objective(preset.looks, preset.alpha, preset.beta, preset.dropout, recipe.smoothing)
+        self._rate = preset.learning_rates[phase.rate] if part.learning_rate is None else part.learning_rate
+        self._objective = Objective(
+            min(preset.looks, model.grid.places), preset.alpha, preset.beta, preset.dropout, recipe.smoothing
+        )
         augmentation = recipe.augmentation
         if augmentation is not None:
             augmentation = replace(augmentation, flip=augmentation.flip and preset.mirror)
@@ -122,9 +131,10 @@ class _PhaseRun:
         self._plateau = Plateau()
         self._epoch_loss = [0.0, 0.0]  # sum and count
         self._best: float | None = None
-        self._read = Reading(0.0, (), 0, 0)
-        if checkpoint is None and self._phase.name == "imagine":
-            self._initialise_posterior()
+        self._complained = False
+        self._read = Reading(0.0, (), 0, 0, ())
+        if checkpoint is None:
+            self._prepare()
         self._stepper = Stepper(
             model, self._phase, self._objective, recipe, augmentation, self._batch, self._seed, around.share
         )
@@ -135,19 +145,23 @@ class _PhaseRun:
         """Take the steps that are left."""
         self._model.train()
         total = self._steps * self._batch
-        self._around.notice(Step(self._phase.name, self._step, total, self._batch * self._step, 0.0, (), fresh=False))
+        self._around.notice(
+            Step(self._index + 1, self._phase.name, self._step, total, self._batch * self._step, 0.0, (), fresh=False)
+        )
         saved, per_epoch, share = time.monotonic(), self._feed.steps(self._batch), self._around.share
         while self._step < self._steps:
             epoch, start = divmod(self._step, per_epoch)
             for images, labels in self._feed.batches(epoch, self._batch, self._seed, share.rank, share.world, start):
-                self._stepper.step(images, labels, self._rate * self._share_of_rate())
+                self._stepper.step(images, labels, self._rate * self._share_of_rate(), self._step / self._steps)
                 self._step += 1
                 done, ended = self._step == self._steps, self._step % per_epoch == 0
                 log = done or ended or self._step % _LOG_EVERY == 0
                 if log:
                     self._log(ended)
                 loss, accuracy = self._read.loss, self._read.accuracy
-                self._around.notice(Step(self._phase.name, self._step, total, self._batch, loss, accuracy, fresh=log))
+                self._around.notice(
+                    Step(self._index + 1, self._phase.name, self._step, total, self._batch, loss, accuracy, fresh=log)
+                )
                 if self._asked_to_stop():
                     self._save()
                     raise Stopped(f"stopped in phase {self._index + 1} after step {self._step} of {self._steps}")
@@ -182,13 +196,26 @@ class _PhaseRun:
             self._folder.note(
                 {
                     "phase": self._index, "name": self._phase.name, "step": self._step, "loss": read.loss,
-                    "accuracy": read.accuracy, "learning_rate": self._rate * self._share_of_rate(), "skipped": read.skipped,
+                    "accuracy": read.accuracy, "visited_entropy": read.visited_entropy,
+                    "learning_rate": self._rate * self._share_of_rate(), "skipped": read.skipped,
                 }
             )  # fmt: skip
+        self._complain_of_collapse(read)
         if read.skipped_in_a_row >= _SKIPS_ALLOWED:
             raise Diverged(
                 f"phase {self._index + 1}, step {self._step}: {read.skipped_in_a_row} steps in a row had a loss or gradient "
                 "that is not finite; the last checkpoint is from before"
+            )
+
+    def _complain_of_collapse(self, read: Reading) -> None:
+        """A policy that looks at the same place in all scenes has learned a path, not where to look."""
+        lowest = min(read.visited_entropy, default=math.inf)
+        if lowest < _COLLAPSED and not self._complained:
+            self._complained = True
+            look = read.visited_entropy.index(lowest)
+            self._around.complain(
+                f"phase {self._index + 1}, step {self._step}: look {look} falls on {math.exp(lowest):.1f} places in all scenes together; "
+                "the policy has collapsed"
             )
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -231,6 +258,11 @@ class _PhaseRun:
         stepper.optimiser.load_state_dict({**stepper.optimiser.state_dict(), "state": states})
         for group in stepper.optimiser.param_groups:
             group["lr"] = stepper.learning_rate
+        for parameter, moments in stepper.optimiser.state.items():
+            for name, value in moments.items():
+                if value.shape == parameter.shape:
+                    # The fused optimiser asks that moments lie in memory as their parameter does, which files do not tell.
+                    moments[name] = torch.empty_like(parameter).copy_(value)
         for ours, prefix in ((stepper.average, "average."), (stepper.meters, "meters.")):
             for name, value in _under(prefix, checkpoint).items():
                 ours[name].copy_(value)
@@ -240,19 +272,27 @@ class _PhaseRun:
         self._epoch_loss = checkpoint.facts["epoch_loss"]
         self._best = checkpoint.facts["best"]
 
-    def _initialise_posterior(self) -> None:
+    def _prepare(self) -> None:
+        if self._phase.prepare is None:
+            return
         generator = torch.Generator(self._model.device).manual_seed(self._seed + 1)
         images, labels = next(self._feed.batches(0, self._batch, self._seed))
         numbers = draw(self._phase, self._model, self._batch, self._objective, generator)
-        initialise_posterior(self._model, Batch(to_pixels(images), labels), numbers, self._objective)
+        self._phase.prepare(self._model, Batch(to_pixels(images), labels), numbers, self._objective)
 
     def _worth(self) -> float | None:
         """Accuracy at the last look on the scenes held out, where there are any."""
         if not len(self._held_out):
             return None
         preset = self._config.preset
-        agent = Agent(self._model, [str(label) for label in range(preset.model.classes)], looks=preset.looks)
-        policy = RandomPolicy() if self._phase.name == "recognise" else GainPolicy(preset.samples)
+        agent = Agent(
+            self._model,
+            [str(label) for label in range(preset.model.classes)],
+            looks=preset.looks,
+            samples=preset.samples,
+            method=self._config.method,
+        )
+        policy = agent.policy if self._phase.chooses else RandomPolicy()
         right = roll_out(agent, self._held_out, policy).right[:, -1]
         self._model.train()
         return float(right.double().mean())

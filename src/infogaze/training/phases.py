@@ -1,23 +1,25 @@
-"""The three phases (section 4): what each trains, what it draws at random, and the loss of one batch.
+"""What a phase of training is: what it trains, the random numbers it draws, and the loss of one batch. Every method is a few of them.
 
-A loss is a pure function of the model, the batch and the numbers drawn for it, so that several processes, or a compiled step, compute
-the same. Time is not a loop over the heavy parts: all looks of a batch pass F, S and D at once, and only the state itself goes look by
-look. In phase 3 the looks are first chosen without gradient, which no gradient passes through anyway, and then seen again with it.
+A loss is a pure function of the model, the batch and the numbers drawn for it, so that several processes, or a captured step, compute
+the same. Time is not a loop over the heavy parts: all looks of a batch pass F at once, and only the state itself goes look by look. Looks
+that the model chooses are first chosen without gradient, which no gradient passes through anyway, and then seen again with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Num
 from torch import Tensor, nn
 
 from infogaze.belief import Belief
-from infogaze.model import Model
-from infogaze.objectives import classification_loss, partial_vae_loss
-from infogaze.sensing import extract
+from infogaze.model import Recogniser
+from infogaze.objectives import classification_loss
+from infogaze.sensing import GlimpseGrid, extract
+from infogaze.training.recipe import PhaseRecipe, Recipe
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,8 @@ class Batch:
     images: Float[Tensor, "B C H W"]
     """Pixels in [-1, 1]."""
     labels: Int[Tensor, " B"]
+    progress: Float[Tensor, ""] = field(default_factory=lambda: torch.zeros(()))
+    """The share of the phase's steps that are done."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,10 @@ class Draw:
     """Normal: the sample of z in the Partial VAE's loss."""
     dropout: Float[Tensor, "B _ h"]
     """Uniform: what the classifier does not see, where below the rate."""
+    aim: Float[Tensor, "B _ 2"]
+    """Normal: how far a look falls from where a controller aims."""
+    wander: Float[Tensor, "B _"]
+    """Uniform: whether a look is at random instead of by the policy."""
 
     def __getitem__(self, scenes: slice) -> Draw:
         """The numbers of some scenes."""
@@ -67,70 +75,44 @@ class Objective:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A batch's loss and its accuracy at each look."""
+    """A batch's loss, its accuracy at each look, and where the looks fell."""
 
     loss: Float[Tensor, ""]
     accuracy: Float[Tensor, " T"]
-
-
-def recognise(model: Model, batch: Batch, draw: Draw, objective: Objective) -> Outcome:
-    """Phase 1: F, R and C, with looks at random anywhere."""
-    grid = model.grid
-    rows = draw.anywhere[..., 0] * (grid.height - grid.glimpse + 1)
-    cols = draw.anywhere[..., 1] * (grid.width - grid.glimpse + 1)
-    locations = torch.stack([rows, cols], -1).long().movedim(1, 0)  # [T, B, 2]
-    beliefs = model.backbone.unroll(_seen(model, batch, locations), locations)
-    return _classified(model, beliefs, batch, draw, objective)
-
-
-def imagine(model: Model, batch: Batch, draw: Draw, objective: Objective) -> Outcome:
-    """Phase 2: S and D, with looks at random grid places and the rest frozen, in eval mode."""
-    model.backbone.eval()
-    with torch.no_grad():
-        places = _random_places(draw, objective.looks)
-        beliefs, seen = _believe(model, batch, places)
-        accuracy = _accuracy(model.backbone.classify(beliefs), batch.labels)
-    return Outcome(objective.alpha * _vae_loss(model, beliefs, seen, places, draw), accuracy)
-
-
-def refine(model: Model, batch: Batch, draw: Draw, objective: Objective) -> Outcome:
-    """Phase 3: everything, with looks chosen by the gain of one imagined scene, which is what makes them explore."""
-    model.eval()
-    with torch.no_grad():
-        places = _places_by_gain(model, batch, draw, objective.looks)
-    model.train()
-    beliefs, seen = _believe(model, batch, places)
-    recognised = _classified(model, beliefs, batch, draw, objective)
-    # The features to imagine are a target, not a way to make imagining easy: no gradient reaches them.
-    imagined = _vae_loss(model, beliefs, seen.detach(), places, draw)
-    return Outcome(objective.alpha * imagined + objective.beta * recognised.loss, recognised.accuracy)
+    visited: Float[Tensor, "T L"]
+    """How many looks fell on each grid place or next to it; none where nothing is looked at."""
 
 
 @dataclass(frozen=True)
 class Phase:
-    """One of the three."""
+    """One phase of a method."""
 
     name: str
-    loss: Callable[[Model, Batch, Draw, Objective], Outcome]
-    trained: Callable[[Model], Iterable[nn.Parameter]]
+    loss: Callable[[Any, Batch, Draw, Objective], Outcome]
+    """Of the method's model."""
+    trained: Callable[[Any], Iterable[nn.Parameter]]
     draws: frozenset[str]
     """The numbers it needs."""
+    length: Callable[[Recipe], PhaseRecipe]
+    """Its share of a recipe."""
+    rate: Literal[0, 1, 2]
+    """Which of the preset's learning rates is its own."""
+    chooses: bool = True
+    """Whether the method's own policy chooses the looks of scenes held out while it runs, or chance."""
+    prepare: Callable[[Any, Batch, Draw, Objective], None] | None = None
+    """What happens to the model before the first step."""
 
 
-def _imagining(model: Model) -> Iterable[nn.Parameter]:
-    return [*model.posterior.parameters(), *model.decoder.parameters(), model.log_variance]
+def after_recognising(recipe: Recipe) -> PhaseRecipe:
+    """All that a recipe gives to the phases after the first, as one: what a method with two phases has for its second."""
+    refine = recipe.refine
+    return PhaseRecipe(recipe.imagine.epochs + refine.epochs, refine.batch, refine.learning_rate)
 
 
-PHASES: tuple[Phase, Phase, Phase] = (
-    Phase("recognise", recognise, lambda model: model.backbone.parameters(), frozenset({"anywhere", "dropout"})),
-    Phase("imagine", imagine, _imagining, frozenset({"places", "latent"})),
-    Phase("refine", refine, lambda model: model.parameters(), frozenset({"places", "explore", "latent", "dropout"})),
-)
-
-
-def draw(phase: Phase, model: Model, scenes: int, objective: Objective, generator: torch.Generator) -> Draw:
+def draw(phase: Phase, model: Recogniser, scenes: int, objective: Objective, generator: torch.Generator) -> Draw:
     """The random numbers of one step of a phase, for this many scenes."""
-    looks, latent, hidden = objective.looks, model.posterior.latent_size, model.backbone.start(1).hidden.shape[-1]
+    looks, posterior = objective.looks, getattr(model, "posterior", None)
+    latent, hidden = (0 if posterior is None else posterior.latent_size), model.backbone.start(1).hidden.shape[-1]
 
     def numbers(name: str, fill: Callable[..., Tensor], *shape: int) -> Tensor:
         shape = shape if name in phase.draws else (0, *shape[1:])
@@ -142,65 +124,66 @@ def draw(phase: Phase, model: Model, scenes: int, objective: Objective, generato
         explore=numbers("explore", torch.randn, looks, latent),
         latent=numbers("latent", torch.randn, looks, latent),
         dropout=numbers("dropout", torch.rand, looks, hidden),
+        aim=numbers("aim", torch.randn, looks, 2),
+        wander=numbers("wander", torch.rand, looks),
     )
 
 
-@torch.no_grad()
-def initialise_posterior(model: Model, batch: Batch, draw: Draw, objective: Objective) -> None:
-    """Before phase 2: set the flow's ActNorms from a first batch of beliefs and the numbers drawn for it."""
-    model.eval()
-    beliefs, _ = _believe(model, batch, _random_places(draw, objective.looks))
-    model.posterior.initialise(beliefs.hidden.flatten(0, 1), draw.latent.movedim(1, 0).flatten(0, 1))
-
-
-def _believe(model: Model, batch: Batch, places: Int[Tensor, "T B"]) -> tuple[Belief, Float[Tensor, "T B f"]]:
-    """The beliefs after looks at these grid places, and the content that was seen there."""
-    locations = model.grid.locations(places.device)[places]
-    seen = _seen(model, batch, locations)
-    return model.backbone.unroll(seen, locations), seen
-
-
-def _seen(model: Model, batch: Batch, locations: Int[Tensor, "T B 2"]) -> Float[Tensor, "T B f"]:
+def seen_at(model: Recogniser, batch: Batch, locations: Int[Tensor, "T B 2"]) -> Float[Tensor, "T B f"]:
     """The content of the glimpses at these locations. They pass scene by scene, as they lie in memory, with no copy between."""
     return model.backbone.features(extract(batch.images, locations.movedim(0, 1), model.grid.glimpse)).movedim(1, 0)
 
 
-def _random_places(draw: Draw, looks: int) -> Int[Tensor, "T B"]:
+def believe(model: Recogniser, batch: Batch, places: Int[Tensor, "T B"]) -> tuple[Belief, Float[Tensor, "T B f"]]:
+    """The beliefs after looks at these grid places, and the content that was seen there."""
+    locations = model.grid.locations(places.device)[places]
+    seen = seen_at(model, batch, locations)
+    return model.backbone.unroll(seen, locations), seen
+
+
+def look_at(model: Recogniser, batch: Batch, belief: Belief, where: Int[Tensor, "B 2"]) -> Belief:
+    """The belief after one more look."""
+    return model.backbone.update(belief, seen_at(model, batch, where[None])[0], where)
+
+
+def random_places(draw: Draw, looks: int) -> Int[Tensor, "T B"]:
     """Different grid places, at random."""
     return draw.places.topk(min(looks, draw.places.shape[1])).indices.t()
 
 
-def _places_by_gain(model: Model, batch: Batch, draw: Draw, looks: int) -> Int[Tensor, "T B"]:
-    belief = model.backbone.start(len(batch.labels))
-    candidates = torch.ones_like(draw.places, dtype=torch.bool)
-    values = draw.places
-    places = []
-    for look in range(min(looks, model.grid.places)):
-        if look:
-            values = model.gain(belief, draw.explore[None, :, look])
-        place = values.masked_fill(~candidates, -torch.inf).argmax(1)  # [B]
-        candidates = candidates.scatter(1, place[:, None], False)
-        where = model.grid.locations(place.device)[place]
-        belief = model.backbone.update(belief, _seen(model, batch, where[None])[0], where)
-        places.append(place)
-    return torch.stack(places)
+def classified(
+    model: Recogniser, beliefs: Belief, locations: Num[Tensor, "T B 2"], batch: Batch, draw: Draw, objective: Objective
+) -> Outcome:
+    """The classification loss after all looks (equation 1), the classifier seeing part of the belief."""
+    return outcome(seen_in_part(model, beliefs, draw, objective), locations, batch, model.grid, objective)
 
 
-def _classified(model: Model, beliefs: Belief, batch: Batch, draw: Draw, objective: Objective) -> Outcome:
+def seen_in_part(model: Recogniser, beliefs: Belief, draw: Draw, objective: Objective) -> Float[Tensor, "T B classes"]:
+    """log p(y | h), with dropout on h."""
     kept = (draw.dropout.movedim(1, 0)[: len(beliefs.hidden)] >= objective.dropout).to(beliefs.hidden.dtype)
     hidden = beliefs.hidden * kept / (1.0 - objective.dropout)
-    log_probabilities = model.backbone.classify(Belief(hidden, beliefs.memory))
+    return model.backbone.classify(Belief(hidden, beliefs.memory))
+
+
+def outcome(
+    log_probabilities: Float[Tensor, "T B classes"],
+    locations: Num[Tensor, "T B 2"],
+    batch: Batch,
+    grid: GlimpseGrid,
+    objective: Objective,
+) -> Outcome:
+    """The classification loss of these predictions, and what is told of them."""
     loss = classification_loss(log_probabilities, batch.labels, objective.smoothing)
-    return Outcome(loss, _accuracy(log_probabilities, batch.labels))
+    return Outcome(loss, accuracy(log_probabilities, batch.labels), visited(locations, grid))
 
 
-def _vae_loss(
-    model: Model, beliefs: Belief, seen: Float[Tensor, "T B f"], places: Int[Tensor, "T B"], draw: Draw
-) -> Float[Tensor, ""]:
-    noise = draw.latent.movedim(1, 0)[: len(places)]
-    z, log_q = model.posterior(beliefs.hidden).rsample_with_log_prob(noise)
-    return partial_vae_loss(model.decoder(z), seen, places, z, log_q, model.log_variance)
-
-
-def _accuracy(log_probabilities: Tensor, labels: Tensor) -> Tensor:
+def accuracy(log_probabilities: Float[Tensor, "T B classes"], labels: Int[Tensor, " B"]) -> Float[Tensor, " T"]:
+    """The share named right after each look."""
     return (log_probabilities.argmax(-1) == labels).float().mean(1).detach()
+
+
+def visited(locations: Num[Tensor, "T B 2"], grid: GlimpseGrid) -> Float[Tensor, "T L"]:
+    """How many looks fell on each place, or next to it."""
+    places = grid.nearest(locations)
+    counts = torch.zeros(len(places), grid.places, device=locations.device)
+    return counts.scatter_add(1, places, torch.ones_like(places, dtype=counts.dtype))

@@ -22,7 +22,7 @@ class PhaseRecipe:
 
 @dataclass(frozen=True)
 class Recipe:
-    """All three phases: recognise, imagine, refine."""
+    """How long each of the three phases is; a baseline with one or two phases takes its share of the same."""
 
     recognise: PhaseRecipe
     """Phase 1: F, R and C."""
@@ -30,6 +30,8 @@ class Recipe:
     """Phase 2: S and D."""
     refine: PhaseRecipe
     """Phase 3: everything."""
+    whole: PhaseRecipe
+    """The one phase of the CNN that sees complete images."""
     schedule: Literal["cycle", "plateau"] = "cycle"
     """cycle: rise over the first fifth, then half a cosine to zero. plateau: halved when an epoch's loss has not fallen for ten."""
     betas: tuple[float, float] = (0.9, 0.99)
@@ -43,30 +45,25 @@ class Recipe:
     average: float = 0.0
     """Decay of the running average of the weights, which is what a phase hands on, less at first; 0 hands on the last weights."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Of the networks' products; losses and densities are summed in float32 always."""
+    """Of the networks' products on a GPU; on the CPU, and in losses and densities everywhere, it is float32."""
     augmentation: Augmentation | None = Augmentation()
     """What may happen to a training image; mirrored only where the preset allows it."""
-
-    @property
-    def phases(self) -> tuple[PhaseRecipe, PhaseRecipe, PhaseRecipe]:
-        """In order."""
-        return self.recognise, self.imagine, self.refine
 
 
 RECIPES: dict[str, Recipe] = {
     "paper": Recipe(
-        PhaseRecipe(1000, 64), PhaseRecipe(100, 64), PhaseRecipe(100, 64),
+        PhaseRecipe(1000, 64), PhaseRecipe(100, 64), PhaseRecipe(100, 64), PhaseRecipe(200, 64),
         schedule="plateau", betas=(0.9, 0.999), weight_decay=0.0,
     ),
     "fast": Recipe(
-        PhaseRecipe(600, 1024, 4e-3), PhaseRecipe(30, 1024, 2e-3), PhaseRecipe(30, 1024, 1e-3),
+        PhaseRecipe(600, 1024, 4e-3), PhaseRecipe(30, 1024, 2e-3), PhaseRecipe(30, 1024, 1e-3), PhaseRecipe(80, 512, 3e-3),
         weight_decay=0.1, average=0.999, precision="bfloat16", augmentation=Augmentation(brightness=0.2, contrast=0.2, saturation=0.2),
     ),
     "quickstart": Recipe(
-        PhaseRecipe(20, 64, 3e-3), PhaseRecipe(4, 64, 3e-3), PhaseRecipe(2, 64, 1e-3), augmentation=None,
+        PhaseRecipe(20, 64, 3e-3), PhaseRecipe(4, 64, 3e-3), PhaseRecipe(2, 64, 1e-3), PhaseRecipe(4, 64, 3e-3), augmentation=None,
     ),
     "smoke": Recipe(
-        PhaseRecipe(4, 64, 4e-3), PhaseRecipe(1, 64, 4e-3), PhaseRecipe(0.25, 64, 1e-3), augmentation=None,
+        PhaseRecipe(4, 64, 4e-3), PhaseRecipe(1, 64, 4e-3), PhaseRecipe(0.25, 64, 1e-3), PhaseRecipe(1, 64, 3e-3), augmentation=None,
     ),
 }  # fmt: skip
 """`quickstart` and `smoke` are for the embedded digits on two CPU cores: three minutes, and under one."""

@@ -14,6 +14,7 @@ import torch
 import torchvision
 
 from infogaze.data.options import Options
+from infogaze.methods import method
 from infogaze.presets import Preset
 from infogaze.training.recipe import Recipe
 from infogaze.weights import write_whole
@@ -39,16 +40,20 @@ class RunConfig:
     recipe: Recipe
     data: DataChoice
     seed: int
+    method: str = "infogaze"
+    """A name of `infogaze.METHODS`."""
     phases: tuple[int, ...] = (1, 2, 3)
-    """Which of the three phases to run."""
+    """Which of the method's phases to run."""
     start_from: str | None = None
     """A model folder whose weights to begin with."""
     hold_out: float = 0.0
     """Share of the training split that is kept back, to choose the best checkpoint by."""
 
     def __post_init__(self) -> None:
-        if not self.phases or list(self.phases) != sorted(set(self.phases)) or not set(self.phases) <= {1, 2, 3}:
-            raise ValueError(f"phases are {self.phases}; some of 1, 2, 3 in order are allowed")
+        allowed = range(1, len(method(self.method).phases) + 1)
+        if not self.phases or list(self.phases) != sorted(set(self.phases)) or not set(self.phases) <= set(allowed):
+            listed = ", ".join(map(str, allowed))
+            raise ValueError(f"phases are {self.phases}; some of {listed} in order are allowed for {self.method}")
         if self.phases[0] > 1 and self.start_from is None:
             raise ValueError(
                 f"phase {self.phases[0]} needs the weights of the phase before; name their folder to start from"

@@ -15,7 +15,7 @@ from torch import Tensor, distributed, nn
 from infogaze.acceleration import compile_parts
 from infogaze.data.augment import NUMBERS, Augmentation, draw_from, transform
 from infogaze.features import to_pixels
-from infogaze.model import Model
+from infogaze.model import Recogniser
 from infogaze.training.phases import Batch, Draw, Objective, Outcome, Phase, draw
 from infogaze.training.recipe import Recipe
 
@@ -48,21 +48,23 @@ class Reading:
     """Steps whose loss or gradient was not finite."""
     skipped_in_a_row: int
     """Up to now."""
+    visited_entropy: tuple[float, ...]
+    """Of the grid places that the looks fell on, at each look, in nats: 0 where all fell on one; empty where nothing is looked at."""
 
 
 class PhaseLoss(nn.Module):
     """A phase's loss as a module, which is what DistributedDataParallel wraps."""
 
-    def __init__(self, model: Model, phase: Phase, objective: Objective) -> None:
+    def __init__(self, model: Recogniser, phase: Phase, objective: Objective) -> None:
         super().__init__()
         self.model = model
         self._phase = phase
         self._objective = objective
 
-    def forward(self, images: Tensor, labels: Tensor, numbers: Draw) -> tuple[Tensor, Tensor]:
-        """The loss and the accuracy at each look."""
-        outcome: Outcome = self._phase.loss(self.model, Batch(images, labels), numbers, self._objective)
-        return outcome.loss, outcome.accuracy
+    def forward(self, images: Tensor, labels: Tensor, progress: Tensor, numbers: Draw) -> tuple[Tensor, Tensor, Tensor]:
+        """The loss, the accuracy at each look, and where the looks fell."""
+        outcome: Outcome = self._phase.loss(self.model, Batch(images, labels, progress), numbers, self._objective)
+        return outcome.loss, outcome.accuracy, outcome.visited
 
 
 class Stepper:
@@ -70,7 +72,7 @@ class Stepper:
 
     def __init__(
         self,
-        model: Model,
+        model: Recogniser,
         phase: Phase,
         objective: Objective,
         recipe: Recipe,
@@ -91,7 +93,7 @@ class Stepper:
         if share.world > 1:
             # The ranks begin alike and every update is of gradients and statistics they share, so nothing needs to be sent anew.
             self._loss = nn.parallel.DistributedDataParallel(self._loss, broadcast_buffers=False)
-        self.learning_rate = torch.zeros((), device=device)
+        self.learning_rate, self._progress = torch.zeros((), device=device), torch.zeros((), device=device)
         self.optimiser = torch.optim.AdamW(
             self._trained, self.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay,
             fused=True, capturable=device.type == "cuda",
@@ -104,6 +106,7 @@ class Stepper:
         zeros = {
             "loss": (),
             "accuracy": (objective.looks,),
+            "visited": (objective.looks, model.grid.places),
             "steps": (),
             "skipped": (),
             "skipped_in_a_row": (),
@@ -116,9 +119,12 @@ class Stepper:
         self._images: Tensor | None = None
         self._labels: Tensor | None = None
 
-    def step(self, images: UInt8[Tensor, "b C H W"], labels: Int[Tensor, " b"], learning_rate: float) -> None:
-        """Learn from this process's share of a batch."""
+    def step(
+        self, images: UInt8[Tensor, "b C H W"], labels: Int[Tensor, " b"], learning_rate: float, progress: float = 0.0
+    ) -> None:
+        """Learn from this process's share of a batch, with this share of the phase already done."""
         self.learning_rate.fill_(learning_rate)
+        self._progress.fill_(progress)
         if self.learning_rate.device.type != "cuda" or self._share.world > 1 or self.taken < _EAGER_STEPS:
             self._step(images, labels)
         else:
@@ -128,18 +134,23 @@ class Stepper:
     def read_meters(self) -> Reading:
         """The means since the last reading and the counts of skipped steps; the sums begin anew. Waits for the device."""
         if self._share.world > 1:
-            for name in ("loss", "accuracy"):
+            for name in ("loss", "accuracy", "visited"):
                 distributed.all_reduce(self.meters[name])
                 self.meters[name] /= self._share.world
-        sums = {name: value.flatten().tolist() for name, value in self.meters.items()}
+        sums = {name: value.flatten().tolist() for name, value in self.meters.items() if name != "visited"}
+        visited = self.meters["visited"].double()
+        entropy = (
+            torch.special.entr(visited / visited.sum(1, keepdim=True)).sum(1) if bool(visited.any()) else visited[:0, 0]
+        )
         finite = max(sums["steps"][0], 1.0)
-        for name in ("loss", "accuracy", "steps", "skipped"):
+        for name in ("loss", "accuracy", "visited", "steps", "skipped"):
             self.meters[name].zero_()
         return Reading(
             loss=sums["loss"][0] / finite,
             accuracy=tuple(value / finite for value in sums["accuracy"]),
             skipped=round(sums["skipped"][0]),
             skipped_in_a_row=round(sums["skipped_in_a_row"][0]),
+            visited_entropy=tuple(entropy.tolist()),
         )
 
     @torch.no_grad()
@@ -155,8 +166,9 @@ class Stepper:
         pixels = self._pixels(images, mine)
         before = [value.clone() for value in self._statistics]
         self.optimiser.zero_grad(set_to_none=True)
-        with torch.autocast(images.device.type, torch.bfloat16, enabled=self._recipe.precision == "bfloat16"):
-            loss, accuracy = self._loss(pixels, labels, numbers)
+        fast = images.is_cuda and self._recipe.precision == "bfloat16"
+        with torch.autocast(images.device.type, torch.bfloat16, enabled=fast):
+            loss, accuracy, visited = self._loss(pixels, labels, self._progress, numbers)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self._trained, self._recipe.clip)
         bad = ~(norm.isfinite() & loss.detach().isfinite())
@@ -164,10 +176,10 @@ class Stepper:
             told = bad.float()
             distributed.all_reduce(told, distributed.ReduceOp.MAX)
             bad = told > 0
-        self._update(before, loss.detach(), accuracy, bad)
+        self._update(before, loss.detach(), accuracy, visited, bad)
 
     @torch.no_grad()
-    def _update(self, before: list[Tensor], loss: Tensor, accuracy: Tensor, bad: Tensor) -> None:
+    def _update(self, before: list[Tensor], loss: Tensor, accuracy: Tensor, visited: Tensor, bad: Tensor) -> None:
         # torch's fused optimisers leave weights, moments and step counts alone where this is one.
         self.optimiser.found_inf = bad.float()  # type: ignore[attr-defined]
         self.optimiser.step()
@@ -185,6 +197,7 @@ class Stepper:
             steps += good
         self.meters["loss"] += torch.where(bad, 0.0, loss.float())
         self.meters["accuracy"] += torch.where(bad, 0.0, accuracy)
+        self.meters["visited"] += torch.where(bad, 0.0, visited)
         self.meters["steps"] += good
         self.meters["skipped"] += bad
         self.meters["skipped_in_a_row"].copy_(torch.where(bad, self.meters["skipped_in_a_row"] + 1, 0.0))
@@ -209,5 +222,5 @@ class Stepper:
         self._graph.replay()
 
 
-def _floats(model: Model) -> dict[str, Tensor]:
+def _floats(model: Recogniser) -> dict[str, Tensor]:
     return {name: value for name, value in model.state_dict().items() if value.is_floating_point()}

@@ -16,8 +16,9 @@ class Bars:
     def notice(self, step: Step) -> None:
         """Show where training stands."""
         if step.phase not in self._bars:
-            number = {"recognise": 1, "imagine": 2, "refine": 3}[step.phase]
-            self._bars[step.phase] = self._screen.bar(f"phase {number}, {step.phase}", step.total, begin=step.scenes)
+            self._bars[step.phase] = self._screen.bar(
+                f"phase {step.number}, {step.phase}", step.total, begin=step.scenes
+            )
             return
         looks = " ".join(f"{100 * share:.0f}" for share in step.accuracy)
         note = f"loss {step.loss:.2f}, right by look {looks} %" if looks else ""

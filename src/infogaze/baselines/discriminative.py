@@ -1,0 +1,118 @@
+"""Greedy discriminative estimation of conditional mutual information, as in DIME (Gadgil et al., 2024) and GDFS (Covert et al., 2023).
+
+Nothing is imagined: a value head reads from the belief, for every place l, how much a look there is expected to lower the loss,
+v_l(h_t), which is I(y; f(l) | h_t) where the classifier is the best there is. It is trained by regression on what happened:
+
+    (v_l(h_{t-1}) - (CE(y, p_{t-1}) - CE(y, p_t)))^2   at the place l of look t.
+
+As in DIME, v_l is a share of the entropy of p(y | h), which no look can exceed in expectation, and looks in training are at random
+with a probability that falls as training goes on. Same F, R and C as ours; the state does not learn from the value head's error.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from infogaze.backbone import Backbone
+from infogaze.belief import Belief
+from infogaze.model import ModelConfig, Recogniser, glimpse_backbone
+from infogaze.noise import SceneNoise
+from infogaze.policies import Choice, best
+from infogaze.sensing import GlimpseGrid
+from infogaze.training.phases import (
+    Batch,
+    Draw,
+    Objective,
+    Outcome,
+    Phase,
+    after_recognising,
+    believe,
+    classified,
+    look_at,
+)
+from infogaze.training.three_phases import RECOGNISE
+
+_ALWAYS = 0.05
+"""The share of looks that stays at random to the end of training."""
+
+
+class Valuer(Recogniser):
+    """A backbone and a head that values places."""
+
+    def __init__(self, grid: GlimpseGrid, backbone: Backbone, belief_size: int) -> None:
+        super().__init__(grid, backbone)
+        self.head = nn.Sequential(
+            nn.Linear(belief_size, belief_size), nn.LeakyReLU(), nn.LayerNorm(belief_size),
+            nn.Linear(belief_size, grid.places),
+        )  # fmt: skip
+
+    def value(self, belief: Belief) -> Float[Tensor, "*batch L"]:
+        """What a look at each place is expected to be worth, in nats."""
+        with torch.no_grad():
+            log_probabilities = self.backbone.classify(belief).float()
+            entropy = -(log_probabilities.exp() * log_probabilities).sum(-1, keepdim=True)
+        return entropy * torch.sigmoid(self.head(belief.hidden.detach()).float())
+
+
+def with_value_head(config: ModelConfig) -> Valuer:
+    """F, R and C of these sizes, with a value head."""
+    return Valuer(config.grid, glimpse_backbone(config), config.belief_size)
+
+
+class ValuePolicy:
+    """The place with the largest value."""
+
+    def __call__(self, model: Valuer, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
+        """Read the head, take the largest."""
+        value = model.value(belief)
+        return Choice(best(model, value, candidates), value)
+
+
+@torch.no_grad()
+def explore(model: Valuer, batch: Batch, draw: Draw, looks: int) -> Int[Tensor, "T B"]:
+    """Places by value, or at random with the probability of this moment of training; the first at random."""
+    chance = (1.0 - batch.progress).clamp(min=_ALWAYS)
+    belief = model.backbone.start(len(batch.labels))
+    candidates = torch.ones_like(draw.places, dtype=torch.bool)
+    places = []
+    for look in range(looks):
+        values = draw.places
+        if look:
+            values = torch.where(draw.wander[:, look, None] < chance, values, model.value(belief))
+        place = values.masked_fill(~candidates, -torch.inf).argmax(1)  # [B]
+        candidates = candidates.scatter(1, place[:, None], False)
+        belief = look_at(model, batch, belief, model.grid.locations(place.device)[place])
+        places.append(place)
+    return torch.stack(places)
+
+
+def estimate(model: Valuer, batch: Batch, draw: Draw, objective: Objective) -> Outcome:
+    """One step: the classification loss at all looks, and the value head's regression on what each look changed."""
+    model.eval()
+    places = explore(model, batch, draw, objective.looks)
+    model.train()
+    beliefs, _ = believe(model, batch, places)
+    told = classified(model, beliefs, model.grid.locations(places.device)[places], batch, draw, objective)
+    with torch.no_grad():
+        loss = -log_likelihood(model.backbone.classify(beliefs), batch.labels)  # [T, B]
+        happened = loss[:-1] - loss[1:]
+    before = Belief(beliefs.hidden[:-1], beliefs.memory[:-1])
+    guessed = model.value(before).gather(2, places[1:, :, None]).squeeze(2)  # [T - 1, B]
+    return Outcome(told.loss + functional.mse_loss(guessed, happened), told.accuracy, told.visited)
+
+
+def log_likelihood(log_probabilities: Float[Tensor, "T B classes"], labels: Int[Tensor, " B"]) -> Float[Tensor, "T B"]:
+    """log p(y) of the true labels, in nats."""
+    return log_probabilities.float().gather(2, labels[None, :, None].expand(len(log_probabilities), -1, 1)).squeeze(2)
+
+
+PHASES = (
+    RECOGNISE,
+    Phase(
+        "estimate", estimate, lambda model: model.parameters(), frozenset({"places", "wander", "dropout"}),
+        length=after_recognising, rate=2,
+    ),
+)  # fmt: skip
