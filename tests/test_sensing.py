@@ -116,6 +116,18 @@ def test_a_location_falls_on_the_place_less_than_half_a_pixel_away(sizes: Sizes,
     assert torch.equal(grid.at(grid.locations()), torch.eye(grid.places, dtype=torch.bool))
 
 
+@given(_sizes(20), st.booleans(), st.integers(0, 2**31))
+def test_the_nearest_place_is_the_one_that_trying_all_finds(sizes: Sizes, between: bool, seed: int) -> None:
+    grid = _grid(sizes)
+    where = (_fractional_locations if between else _whole_locations)(sizes, 3, 5, seed=seed)
+    places = grid.nearest(where)
+    assert places.shape == (3, 5)
+    for location, place in zip(where.view(-1, 2), places.flatten().tolist(), strict=True):
+        away = (grid.locations() - location).double().norm(dim=1)
+        assert float(away[place]) <= float(away.min()) + 1e-5, "where two are as near, either will do"
+    assert torch.equal(grid.nearest(grid.locations()), torch.arange(grid.places))
+
+
 @given(_sizes(20), st.sampled_from([torch.uint8, torch.float32, torch.float64]), st.integers(0, 2**31))
 def test_extraction_is_slicing(sizes: Sizes, dtype: torch.dtype, seed: int) -> None:
     images = _scenes(3, 2, sizes.height, sizes.width, dtype, seed)

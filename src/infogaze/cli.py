@@ -13,8 +13,10 @@ import tyro
 
 from infogaze.commands.bench import Bench
 from infogaze.commands.data import Data
+from infogaze.commands.evaluate import Evaluate
 from infogaze.commands.look import LookAt
 from infogaze.commands.quickstart import Quickstart
+from infogaze.commands.report import Report
 from infogaze.commands.train import Train
 
 
@@ -31,6 +33,8 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "quickstart": Quickstart,
     "data": Data,
     "train": Train,
+    "evaluate": Evaluate,
+    "report": Report,
     "look": LookAt,
     "bench": Bench,
 }

@@ -64,9 +64,8 @@ class GlimpseGrid:
 
     def nearest(self, locations: Num[Tensor, "*batch 2"]) -> Int[Tensor, "*batch"]:
         """The index of the place nearest to each location."""
-        row = (locations[..., 0] / self.stride).round().clamp(0, self.rows - 1)
-        col = (locations[..., 1] / self.stride).round().clamp(0, self.cols - 1)
-        return (row * self.cols + col).long()
+        row, col = torch.floor(locations / self.stride + 0.5).long().unbind(-1)
+        return row.clamp(0, self.rows - 1) * self.cols + col.clamp(0, self.cols - 1)
 
     def at(self, locations: Num[Tensor, "B 2"]) -> Bool[Tensor, "B L"]:
         """Which place a location falls on: the one less than half a pixel away, if any."""

@@ -11,7 +11,7 @@ from infogaze.sensing import GlimpseGrid
 
 def density(locations: Int[Tensor, "N T 2"], grid: GlimpseGrid) -> Float[Tensor, "T rows cols"]:
     """The share of scenes that looked at each place at each look. A location off the grid counts to its nearest place."""
-    count = _count(_places(locations, grid), grid.places)  # [T, places]
+    count = _count(grid.nearest(locations), grid.places)  # [T, places]
     return (count.double() / len(locations)).unflatten(1, (grid.rows, grid.cols))
 
 
@@ -27,7 +27,7 @@ def dependence(
 
     Its mean under shuffled labels is taken off: that is what finite counts show where nothing depends on anything.
     """
-    places = _places(locations, grid)
+    places = grid.nearest(locations)
     generator = torch.Generator().manual_seed(seed)
     chance = torch.stack(
         [
@@ -37,13 +37,6 @@ def dependence(
     )
     # I(place; label) = H(place) + H(label) - H(place, label), and shuffling leaves the first two as they are.
     return chance.mean(0) - _joint_entropy(places, labels, grid)
-
-
-def _places(locations: Tensor, grid: GlimpseGrid) -> Tensor:
-    """The nearest place of each location, counted row by row, [N, T]."""
-    nearest = (locations + grid.stride // 2) // grid.stride
-    row, col = nearest[..., 0].clamp(0, grid.rows - 1), nearest[..., 1].clamp(0, grid.cols - 1)
-    return row * grid.cols + col
 
 
 def _count(values: Int[Tensor, "N T"], kinds: int) -> Int[Tensor, "T kinds"]:

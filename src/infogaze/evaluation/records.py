@@ -1,7 +1,7 @@
 """What an evaluation of a run leaves on disk: compact records that every figure is made from, so that a new figure needs no new run.
 
-A run's `evaluation/` holds `about.json` and one safetensors file a measurement. Each appears whole, with its digest in its name's entry of
-`about.json`; a damaged one is named when it is read.
+A run's `evaluation/` holds `about.json` and one safetensors file a measurement. Each appears whole, with its digest in `about.json`;
+a damaged one is named when it is read. A method that sees the complete image has one look, at all of it.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ class About:
     """What it was measured on."""
     versions: dict[str, str]
     """Of Python and the packages that compute."""
+    weights: str = ""
+    """Digest of the model's weights."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,6 @@ class Records:
     """After each look, in nats."""
     expected: Float[Tensor, "N T"]
     """The gain that the policy expected of each look, in nats; zero where it had no map (at the first look always)."""
-    seconds: Float[Tensor, ""]
-    """How long the pass took."""
 
     @property
     def right(self) -> Tensor:
@@ -138,6 +138,8 @@ class Judged:
 
     named: Int[Tensor, "N T"]
     """The CNN's most likely label."""
+    judge: UInt8[Tensor, " digest"]
+    """Digest of the CNN's weights: looks judged by another one cannot be compared."""
 
 
 @dataclass(frozen=True)
@@ -191,18 +193,18 @@ def begin(folder: Path, about: About) -> None:
     _write_about(folder, {"format": FORMAT, "about": wanted, "files": {}})
 
 
-def write(folder: Path, measured: Measurement) -> None:
-    """Add a measurement to an evaluation that was begun."""
+def write(folder: Path, measured: Measurement, source: str = "") -> None:
+    """Add a measurement to an evaluation that was begun. `source` is what it depends on beyond that: a judge, a number of scenes."""
     tensors = {}
     for field in fields(measured):
         value: Tensor = getattr(measured, field.name)
-        exact = field.name == "seconds"
-        kind = value.dtype if exact else _COMPACT.get(value.dtype, value.dtype)
+        kind = _COMPACT.get(value.dtype, value.dtype)
         tensors[field.name] = value.detach().cpu().to(kind).contiguous()
     data = tensors_to_bytes(tensors)
     write_whole(folder / f"{measured.file}.safetensors", data)
     record = _record(folder)
     record["files"][measured.file] = hashlib.sha256(data).hexdigest()
+    record["sources"] = {**record.get("sources", {}), measured.file: source}
     _write_about(folder, record)
 
 
@@ -217,9 +219,12 @@ def about(folder: Path) -> About:
         raise EvaluationError(f"{folder / 'about.json'}: not a valid description of an evaluation: {error}") from None
 
 
-def has(folder: Path, kind: type[Measurement]) -> bool:
-    """Whether this was measured."""
-    return (folder / "about.json").exists() and kind.file in _record(folder)["files"]
+def has(folder: Path, kind: type[Measurement], source: str | None = None) -> bool:
+    """Whether this was measured and its file is there; where a source is named, from that one."""
+    if not (folder / "about.json").exists() or not (folder / f"{kind.file}.safetensors").is_file():
+        return False
+    record = _record(folder)
+    return kind.file in record["files"] and source in (None, record.get("sources", {}).get(kind.file, ""))
 
 
 def read(folder: Path, kind: type[M]) -> M:

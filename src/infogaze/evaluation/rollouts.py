@@ -16,6 +16,9 @@ from infogaze.noise import scene_seeds
 from infogaze.policies import Policy
 from infogaze.sensing import ImageSensor
 
+LEAST = -1e4
+"""What stands for the logarithm of zero, in nats."""
+
 
 @dataclass(frozen=True)
 class Rollouts:
@@ -28,6 +31,11 @@ class Rollouts:
     """The map that chose each look, in nats; zeros at the first, which is random."""
 
     @property
+    def log_probabilities(self) -> Tensor:
+        """Their logarithm, [N, T, classes], in nats, finite where float32 has a probability of zero."""
+        return self.probabilities.log().clamp(min=LEAST)
+
+    @property
     def right(self) -> Tensor:
         """Whether the most likely label is the true one, [N, T] bool."""
         return self.probabilities.argmax(-1) == self.labels[:, None]
@@ -38,17 +46,20 @@ def roll_out(
     split: Split,
     policy: Policy | Oracle,
     *,
-    seed: int = 0,
+    seed: int | Int[Tensor, " N"] = 0,
     budget: int | None = None,
     batch: int = 200,
     notice: Callable[[int], None] = lambda scenes: None,
 ) -> Rollouts:
-    """Look at every scene of the split. First looks and noise depend on the seed and the scene alone, not on policy or batch."""
+    """Look at every scene of the split. First looks and noise depend on the seed and the scene alone, not on policy or batch.
+
+    `seed` is one number for the split, or one a scene.
+    """
     parts = []
     for first in range(0, len(split), batch):
         images, labels = split.images[first : first + batch], split.labels[first : first + batch]
         sensor = ImageSensor(images.to(agent.model.device), agent.model.grid.glimpse)
-        seeds = scene_seeds(seed, len(labels), first=first)
+        seeds = scene_seeds(seed, len(labels), first=first) if isinstance(seed, int) else seed[first : first + batch]
         chosen = policy.seeing(images, labels) if isinstance(policy, Oracle) else policy
         history = agent.run(sensor, budget, batch=len(labels), seed=seeds, policy=chosen).history
         parts.append(

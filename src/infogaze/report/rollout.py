@@ -11,13 +11,12 @@ from matplotlib.colors import Normalize, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from infogaze.report.style import GAIN_COLOURS, INK, OURS, QUIET, house_style
+from infogaze.report.pictures import framed, outline, picture, pixels, seen, short
+from infogaze.report.style import EDGE, GAIN_COLOURS, INK, OURS, QUIET, house_style
 from infogaze.sensing import GlimpseGrid
 
-_UNSEEN = 0.82  # the grey of what was not looked at
 _BARS = 5  # class probabilities shown
 
 
@@ -32,61 +31,42 @@ def rollout_figure(
 ) -> Figure:
     """One column a look. The complete scene stands at the left for the reader alone; the model never sees it whole."""
     looks = len(locations)
-    scene = _pixels(image)
+    scene = pixels(image)
     with house_style():
         layout = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02, wspace=0.03, hspace=0.03)
-        figure = Figure(figsize=(1.35 * (looks + 1) + 0.5, 4.1), layout=layout)
+        figure = Figure(figsize=(1.15 * (looks + 1) + 0.5, 3.9), layout=layout)
         axes = figure.subplots(3, looks + 1, height_ratios=[1, 1, 0.95])
         for spare in (axes[1, 0], axes[2, 0]):
             spare.axis("off")
-        _picture(axes[0, 0], scene)
-        axes[0, 0].set_title("scene" if label is None else f"scene: {classes[label]}", fontsize=9)
-        axes[1, 0].text(1.0, 0.5, "glimpses\nso far", ha="right", va="center", transform=axes[1, 0].transAxes)
-        axes[2, 0].text(1.0, 0.5, "label\nprobability", ha="right", va="center", transform=axes[2, 0].transAxes)
+        picture(axes[0, 0], scene)
+        axes[0, 0].set_title("scene" if label is None else f"scene: {short(classes[label], 10)}", fontsize=9)
+        axes[1, 0].text(0.9, 0.5, "glimpses\nso far", ha="right", va="center", transform=axes[1, 0].transAxes)
+        axes[2, 0].text(0.9, 0.5, "label\nprobability", ha="right", va="center", transform=axes[2, 0].transAxes)
         # One scale for all looks, so that a map that goes dark means little left to learn; the square root keeps faint maps readable.
         scale = PowerNorm(0.5, 0.0, max(float(gains.max()), 1e-6))
-        seen = np.full_like(scene, _UNSEEN)
         # The labels that were likeliest at some look come into the picture; the last look orders them.
         likeliest = probabilities.amax(0).topk(min(_BARS, len(classes))).indices
         shown = likeliest[probabilities[-1, likeliest].argsort(descending=True)].tolist()
         drawn = None
         for look in range(looks):
-            where = [float(value) for value in locations[look]]
+            where = locations[look]
             top, left = axes[0, look + 1], axes[1, look + 1]
             top.set_title(f"t = {look}", fontsize=9)
             if bool((gains[look] != 0).any()):
                 drawn = _gain_map(top, gains[look], grid, scale)
-                _outline(top, where, grid, "white")
+                outline(top, where, grid, "white")
             else:
-                _picture(top, np.full_like(scene, 0.95))
+                picture(top, np.full_like(scene, 0.95))
                 top.text(0.5, 0.5, "first look:\nrandom" if look == 0 else "no map", ha="center", va="center",
                          transform=top.transAxes, color=QUIET, fontsize=8)  # fmt: skip
-            row, col = (round(value) for value in where)
-            window = (slice(row, row + grid.glimpse), slice(col, col + grid.glimpse))
-            seen[window] = scene[window]
-            _picture(left, seen)
-            _outline(left, where, grid, OURS)
+            picture(left, seen(scene, locations[: look + 1], grid))
+            outline(left, where, grid, OURS)
             _bars(axes[2, look + 1], probabilities[look], shown, classes, label, named=look == 0)
         if drawn is not None:
             bar = figure.colorbar(drawn, ax=list(axes[0, 1:]), fraction=0.02, pad=0.01, aspect=12)
             bar.set_label("gain, nats", fontsize=8)
             bar.ax.tick_params(labelsize=7)
         return figure
-
-
-def _pixels(image: Tensor) -> np.ndarray:
-    """The image as matplotlib takes it, [H, W, 3] in [0, 1]; a channel count it has no colours for is shown by its mean."""
-    values = image.movedim(0, -1).cpu().numpy() / 255.0
-    if values.shape[-1] != 3:
-        values = np.repeat(values.mean(-1, keepdims=True), 3, -1)
-    return values
-
-
-def _picture(axes: Axes, pixels: np.ndarray) -> None:
-    axes.imshow(pixels, interpolation="nearest", vmin=0, vmax=1)
-    axes.set(xticks=[], yticks=[])
-    for side in axes.spines.values():
-        side.set(visible=True, color="#c5ccd3", linewidth=0.6)
 
 
 def _gain_map(axes: Axes, gain: Tensor, grid: GlimpseGrid, scale: Normalize) -> AxesImage:
@@ -96,18 +76,10 @@ def _gain_map(axes: Axes, gain: Tensor, grid: GlimpseGrid, scale: Normalize) -> 
         middle - 0.5, middle + grid.cols * grid.stride - 0.5, middle + grid.rows * grid.stride - 0.5, middle - 0.5,
     )  # fmt: skip
     drawn = axes.imshow(gain.cpu().numpy(), cmap=GAIN_COLOURS, norm=scale, extent=extent, interpolation="bicubic")
-    axes.set(xlim=(-0.5, grid.width - 0.5), ylim=(grid.height - 0.5, -0.5), xticks=[], yticks=[])
+    axes.set(xlim=(-0.5, grid.width - 0.5), ylim=(grid.height - 0.5, -0.5))
     axes.set_facecolor("#f1f3f5")
-    for side in axes.spines.values():
-        side.set(visible=True, color="#c5ccd3", linewidth=0.6)
+    framed(axes)
     return drawn
-
-
-def _outline(axes: Axes, where: list[float], grid: GlimpseGrid, colour: str) -> None:
-    row, col = where
-    axes.add_patch(
-        Rectangle((col - 0.5, row - 0.5), grid.glimpse, grid.glimpse, fill=False, edgecolor=colour, linewidth=1.4)
-    )
 
 
 def _bars(
@@ -115,14 +87,14 @@ def _bars(
 ) -> None:
     best = int(probabilities.argmax())
     values = [float(probabilities[index]) for index in shown]
-    colours = [OURS if index == best else "#c5ccd3" for index in shown]
+    colours = [OURS if index == best else EDGE for index in shown]
     axes.barh(range(len(shown)), values, color=colours, height=0.7)
     axes.set(xlim=(0, 1), ylim=(len(shown) - 0.5, -0.5), xticks=[])
-    axes.set_yticks(range(len(shown)), [classes[index] for index in shown] if named else [], fontsize=8)
+    axes.set_yticks(range(len(shown)), [short(classes[index]) for index in shown] if named else [], fontsize=8)
     for tick, index in zip(axes.get_yticklabels(), shown, strict=False):
         tick.set_fontweight("bold" if index == label else "normal")
     axes.tick_params(length=0)
     axes.spines["bottom"].set_visible(False)
-    said = f"{classes[best]}: {100 * float(probabilities[best]):.0f} %"
+    said = f"{short(classes[best], 10)}: {100 * float(probabilities[best]):.0f} %"
     mark = "" if label is None else (" ✓" if best == label else " ✗")
     axes.set_xlabel(said + mark, fontsize=8, color=INK)

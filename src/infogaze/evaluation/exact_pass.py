@@ -1,0 +1,55 @@
+"""One exact pass over a split: every image once, by the method's own policy, as records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from infogaze.agent import Agent
+from infogaze.belief import Belief
+from infogaze.data.sets import Split
+from infogaze.evaluation.records import Records
+from infogaze.evaluation.rollouts import LEAST, Rollouts, roll_out
+from infogaze.features import to_pixels
+from infogaze.methods import METHODS
+from infogaze.sensing import GlimpseGrid
+
+
+def exact_pass(
+    agent: Agent, split: Split, seed: int, batch: int, notice: Callable[[int], None] = lambda scenes: None
+) -> Records:
+    """The records of a split. First looks depend on the seed and the scene alone: they are the same for all methods."""
+    if METHODS[agent.method].sees == "everything":
+        return _seen_whole(agent, split, batch, notice)
+    looked = roll_out(agent, split, agent.policy, seed=seed, batch=batch, notice=notice)
+    return Records(
+        looked.labels,
+        looked.locations,
+        looked.probabilities.argmax(-1),
+        looked.log_probabilities,
+        expected_of_looks(looked, agent.model.grid),
+    )
+
+
+def expected_of_looks(looked: Rollouts, grid: GlimpseGrid) -> Float[Tensor, "N T"]:
+    """What the map that chose each look said of it, in nats."""
+    return looked.gains.flatten(2).gather(2, grid.nearest(looked.locations)[..., None]).squeeze(2)
+
+
+@torch.no_grad()
+def _seen_whole(agent: Agent, split: Split, batch: int, notice: Callable[[int], None]) -> Records:
+    labels: list[Int[Tensor, " B"]] = []
+    said: list[Float[Tensor, "B 1 classes"]] = []
+    for first in range(0, len(split), batch):
+        images = split.images[first : first + batch].to(agent.model.device)
+        picture = Belief(to_pixels(images).flatten(1), torch.zeros(len(images), 0, device=images.device))
+        said.append(agent.model.backbone.classify(picture)[:, None].cpu())
+        labels.append(split.labels[first : first + batch].cpu())
+        notice(len(images))
+    log_probabilities = torch.cat(said).clamp(min=LEAST)
+    nowhere = torch.zeros(len(log_probabilities), 1, 2, dtype=torch.int64)
+    named = log_probabilities.argmax(-1)
+    return Records(torch.cat(labels), nowhere, named, log_probabilities, torch.zeros(named.shape))

@@ -1,0 +1,58 @@
+"""The figures of a chapter in their order: the paper's, then ours beyond it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from infogaze.report.area import by_area
+from infogaze.report.by_look import by_attention, by_common_judge, by_flows, by_look
+from infogaze.report.calibration import by_calibration
+from infogaze.report.confusion import by_confusion
+from infogaze.report.drawing import Drawn
+from infogaze.report.entropy import entropy_by_look
+from infogaze.report.gather import Chapter
+from infogaze.report.honesty import by_honesty
+from infogaze.report.latents import by_latents
+from infogaze.report.many_looks import by_many_looks
+from infogaze.report.places import by_places
+from infogaze.report.robustness import by_disturbance
+from infogaze.report.samples import by_samples
+from infogaze.report.scenes import one_scene, rollouts
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A numbered figure of every chapter."""
+
+    number: int
+    name: str
+    """Of its files."""
+    title: str
+    draw: Callable[[Chapter], Drawn]
+
+
+ENTRIES = tuple(
+    Entry(number, name, title, draw)
+    for number, (name, title, draw) in enumerate(
+        (
+            ("accuracy", "Accuracy by look", by_look),
+            ("judged", "The policies judged by one CNN", by_common_judge),
+            ("flows", "Flows against a Gaussian posterior", by_flows),
+            ("rollouts", "Rollouts", rollouts),
+            ("area", "Accuracy against the area observed", by_area),
+            ("entropy", "Entropy of the class distribution by look", entropy_by_look),
+            ("many-looks", "Many more looks than trained for", by_many_looks),
+            ("latents", "What is imagined, with and without flows", by_latents),
+            ("attention", "With and without self-attention", by_attention),
+            ("confusion", "What is taken for what", by_confusion),
+            ("one-scene", "One scene seen by every method", one_scene),
+            ("places", "Where each policy looks", by_places),
+            ("calibration", "Calibration by look", by_calibration),
+            ("honesty", "Is the expected gain honest?", by_honesty),
+            ("samples", "What the number of imagined scenes buys", by_samples),
+            ("robustness", "Robustness to disturbed scenes", by_disturbance),
+        ),
+        start=1,
+    )
+)

@@ -1,0 +1,87 @@
+"""Curves with intervals, one a method, and what stands behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from jaxtyping import Float
+from torch import Tensor
+
+from infogaze.evaluation.accuracy import Estimate, mean_over_runs
+from infogaze.report.gather import Group
+from infogaze.report.style import INK, QUIET, Hand
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One method's numbers over something."""
+
+    group: Group
+    x: tuple[float, ...]
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class Level:
+    """A horizontal line to compare with."""
+
+    name: str
+    value: float
+    hand: Hand
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Axes with curves in them."""
+
+    measure: str
+    """What the curves are of, with its unit: the vertical axis."""
+    against: str
+    """What they are over, with its unit: the horizontal axis."""
+    curves: tuple[Curve, ...]
+    levels: tuple[Level, ...] = ()
+    scale: float = 1.0
+    """From the numbers to the axis: 100 for shares shown in %."""
+    title: str = ""
+    log_x: bool = False
+    log_y: bool = False
+
+
+def looks(count: int) -> tuple[float, ...]:
+    """The numbers of so many looks, from 0."""
+    return tuple(float(look) for look in range(count))
+
+
+def mean_over_scenes(runs: Sequence[Float[Tensor, " N *curve"]]) -> Estimate:
+    """The mean over runs of the mean over scenes; with one run the interval is over its scenes."""
+    if len(runs) > 1:
+        return mean_over_runs([values.double().mean(0) for values in runs])
+    return replace(mean_over_runs(list(runs[0].double())), unit="scenes")
+
+
+def chance(classes: int) -> Level:
+    """What guessing gives."""
+    return Level("chance", 1 / classes, Hand(QUIET, "", dash=":", width=1.2))
+
+
+def whole_scene(name: str, value: float) -> Level:
+    """What a method reaches that sees the complete image."""
+    return Level(name, value, Hand(INK, "", dash="-.", width=1.1))
+
+
+def behind(curves: Sequence[Curve]) -> str:
+    """What stands behind the curves: seeds and what their intervals are over, in a line under a figure."""
+    kinds: dict[str, list[str]] = {}
+    for curve in curves:
+        estimate = curve.estimate
+        if estimate.unit != "seeds":
+            said = f"1 seed, 95 % interval over {estimate.n} {estimate.unit}"
+        elif estimate.n > 1:
+            said = f"mean of {estimate.n} seeds, 95 % interval over seeds"
+        else:
+            said = "1 seed, no interval"
+        kinds.setdefault(said, []).append(curve.group.name)
+    if len(kinds) == 1:
+        return f"Each curve: {next(iter(kinds))}."
+    return "; ".join(f"{', '.join(names)}: {said}" for said, names in kinds.items()) + "."

@@ -1,0 +1,204 @@
+"""From run folders to chapters: what was evaluated, whether it can be compared, and which runs are one method's seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import TypeVar
+
+from infogaze.evaluation.records import About, EvaluationError, M, Measurement, Records, about, has, read
+from infogaze.report.style import HANDS
+from infogaze.report.summary import Summary, summary
+from infogaze.sensing import GlimpseGrid
+
+T = TypeVar("T")
+OURS = "infogaze"
+BASELINES = ("discriminative", "ram-plus", "ram", "random")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder with an evaluation in it."""
+
+    folder: Path
+    about: About
+
+    def has(self, kind: type[Measurement]) -> bool:
+        """Whether this was measured."""
+        return has(self.folder / "evaluation", kind)
+
+    def read(self, kind: type[M]) -> M:
+        """What was measured."""
+        return read(self.folder / "evaluation", kind)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """What figures need of the pass over the test split; it is read once."""
+        return summary(self.read(Records))
+
+
+def once(measure: Callable[[Run], T]) -> Callable[[Run], T]:
+    """The same, but computed once a run: files are large, and figures ask again and again."""
+    found: dict[Path, T] = {}
+
+    def remembered(run: Run) -> T:
+        if run.folder not in found:
+            found[run.folder] = measure(run)
+        return found[run.folder]
+
+    return remembered
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one method with one preset. They differ in their seed."""
+
+    method: str
+    preset: str
+    name: str
+    """As figures and sentences call it."""
+    runs: tuple[Run, ...]
+
+    def with_measured(self, kind: type[Measurement]) -> tuple[Run, ...]:
+        """Those of its runs where this was measured."""
+        return tuple(run for run in self.runs if run.has(kind))
+
+    def only(self, runs: tuple[Run, ...]) -> Group:
+        """The same with some of its runs."""
+        return Group(self.method, self.preset, self.name, runs)
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """All that was measured on one image set."""
+
+    data: str
+    groups: tuple[Group, ...]
+    """In the order of the methods."""
+
+    @property
+    def about(self) -> About:
+        """What all of its runs have in common."""
+        return self.groups[0].runs[0].about
+
+    @property
+    def grid(self) -> GlimpseGrid:
+        """The places of its scenes."""
+        return self.about.grid
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Their names."""
+        return self.about.classes
+
+    @property
+    def looks(self) -> int:
+        """T, the budget."""
+        return self.about.looks
+
+    @property
+    def lookers(self) -> tuple[Group, ...]:
+        """The methods that see a scene look by look; the CNN sees it whole."""
+        return tuple(group for group in self.groups if not group.runs[0].about.whole)
+
+    @property
+    def whole(self) -> tuple[Group, ...]:
+        """Those that see the complete image."""
+        return tuple(group for group in self.groups if group.runs[0].about.whole)
+
+    def of(self, method: str, preset: str) -> Group | None:
+        """The runs of this method with this preset, if there are any."""
+        return next((group for group in self.groups if (group.method, group.preset) == (method, preset)), None)
+
+    @property
+    def presets(self) -> tuple[str, ...]:
+        """Those of its runs, our method's first."""
+        ours = [group.preset for group in self.groups if group.method == OURS]
+        return tuple(dict.fromkeys([*ours, *sorted(group.preset for group in self.groups)]))
+
+    def with_measured(self, kind: type[Measurement]) -> tuple[Group, ...]:
+        """The methods that look, each with those of its runs where this was measured."""
+        found = (group.only(group.with_measured(kind)) for group in self.lookers)
+        return tuple(group for group in found if group.runs)
+
+
+def gather(folders: Sequence[Path]) -> tuple[Chapter, ...]:
+    """The chapters of these run folders, or folders of run folders; what cannot be compared is refused."""
+    runs = [Run(folder, about(folder / "evaluation")) for folder in _evaluated(folders)]
+    runs.sort(key=lambda run: (run.about.data, _order(run.about.method), run.about.preset, run.about.seed))
+    chapters = []
+    for data, found in groupby(runs, key=lambda run: run.about.data):
+        members = tuple(found)
+        _require_comparable(members)
+        chapters.append(Chapter(data, _groups(members)))
+    return tuple(chapters)
+
+
+def _evaluated(folders: Sequence[Path]) -> list[Path]:
+    found: dict[Path, Path] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise EvaluationError(f"{folder}: no such folder")
+        if (folder / "evaluation" / "about.json").is_file():
+            below = [folder]
+        else:
+            below = sorted(path.parent.parent for path in folder.rglob("evaluation/about.json"))
+        if not below:
+            raise EvaluationError(f"{folder}: no evaluation in it or below it; `infogaze evaluate` writes one")
+        for run in below:
+            found.setdefault(run.resolve(), run)
+    if not found:
+        raise EvaluationError("no runs given; name at least one run folder after --runs")
+    return list(found.values())
+
+
+def _order(method: str) -> tuple[int, str]:
+    known = list(HANDS)
+    return (known.index(method) if method in known else len(known), method)
+
+
+_COMPARABLE: dict[str, Callable[[About], object]] = {
+    "test set": lambda about: about.test,
+    "budget of looks": lambda about: about.looks,
+    "grid": lambda about: about.grid,
+    "list of class names": lambda about: about.classes,
+    "number of test scenes": lambda about: about.scenes,
+    "seed of first looks": lambda about: about.first_looks,
+}
+
+
+def _require_comparable(runs: tuple[Run, ...]) -> None:
+    first = runs[0]
+    for run in runs[1:]:
+        for what, value in _COMPARABLE.items():
+            here, there = value(run.about), value(first.about)
+            if here != there:
+                said = "" if len(f"{here}{there}") > 60 else f" ({here} and {there})"
+                raise EvaluationError(
+                    f"{run.folder} and {first.folder} cannot be compared: another {what}{said} of {first.about.data}"
+                )
+
+
+def _groups(runs: tuple[Run, ...]) -> tuple[Group, ...]:
+    several = len({run.about.preset for run in runs}) > 1
+    groups = []
+    for (method, preset), found in groupby(runs, key=lambda run: (run.about.method, run.about.preset)):
+        members = tuple(found)
+        for run, after in pairwise(members):
+            if run.about.seed == after.about.seed:
+                raise EvaluationError(
+                    f"{run.folder} and {after.folder} are both seed {run.about.seed} of {method} with preset {preset}: "
+                    "give one of them"
+                )
+            if run.about.samples != after.about.samples:
+                raise EvaluationError(
+                    f"{run.folder} and {after.folder} cannot be one curve: {method} imagined {run.about.samples} scenes "
+                    f"a look in one and {after.about.samples} in the other"
+                )
+        mark = "" if members[0].about.deployable else "not deployable"
+        said = ", ".join(word for word in (preset if several else "", mark) if word)
+        groups.append(Group(method, preset, f"{method} ({said})" if said else method, members))
+    return tuple(groups)

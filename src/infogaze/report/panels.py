@@ -1,0 +1,197 @@
+"""Axes with curves in them: lines, intervals, reference lines, and names at their ends without overlaps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
+from sklearn.isotonic import isotonic_regression
+from torch import Tensor
+
+from infogaze.evaluation.accuracy import Estimate
+from infogaze.report.curves import Level, Panel
+from infogaze.report.style import WIDTH, Hand, hand, house_style, titled
+
+_LINE = 0.165  # inches between the names at the ends of two curves
+_LONG = 18  # letters of a name that goes into one line
+_SOFT = "#5c6874"  # of what explains
+_NEAR = 0.5  # a reference line is drawn where it widens the axis by no more than this share on its side; else it is named at the edge
+
+
+def curve_figure(title: str, panels: Sequence[Panel], foot: str, columns: int = 2) -> Figure:
+    """The panels in rows. Up to two have the names at the ends of their curves; more of them, or too many curves, share one legend."""
+    columns = min(columns, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    width, height = (6.6 if len(panels) == 1 else WIDTH), (4.2 if rows == 1 else 2.55 * rows + 0.8)
+    with house_style():
+        figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06, wspace=0.04))
+        cells = [figure.add_subplot(rows, columns, place + 1) for place in range(len(panels))]
+        for axes, panel in zip(cells, panels, strict=True):
+            draw(axes, panel)
+        room = height - 1.15  # about how high the axes of a single row are
+        if len(panels) <= 2 and all(_fit(panel, room) for panel in panels):
+            for axes, panel in zip(cells, panels, strict=True):
+                name_ends(axes, panel, room)
+        elif len(panels) < rows * columns:
+            free = figure.add_subplot(rows, columns, rows * columns)
+            free.axis("off")
+            free.legend(handles=keys(panels), loc="center left", frameon=False, handlelength=3)
+        else:
+            figure.legend(handles=keys(panels), loc="outside right center", frameon=False, handlelength=3)
+        titled(figure, title, foot)
+        return figure
+
+
+def draw(axes: Axes, panel: Panel) -> None:
+    """The panel's curves, each a line with markers in a band that is its interval, and its reference lines."""
+    presets = list(dict.fromkeys(curve.group.preset for curve in panel.curves))
+    # Ours last, so that it lies on top.
+    for curve in reversed(panel.curves):
+        drawn = hand(curve.group.method)
+        value, low, high = (panel.scale * part.numpy() for part in _parts(curve.estimate))
+        axes.fill_between(curve.x, low, high, color=drawn.colour, alpha=0.16, linewidth=0)
+        axes.plot(
+            curve.x, value, color=drawn.colour, marker=drawn.marker, linestyle=drawn.dash, linewidth=drawn.width,
+            markersize=0 if len(curve.x) > 20 else 4.5, label=curve.group.name,
+            markerfacecolor=drawn.colour if presets.index(curve.group.preset) == 0 else "white",
+        )  # fmt: skip
+    axes.set(xlabel=panel.against, ylabel=panel.measure)
+    axes.set_title(panel.title, fontsize=9, loc="left")
+    axes.grid(axis="y")
+    ticks = sorted({x for curve in panel.curves for x in curve.x})
+    if panel.log_x:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(FixedLocator(ticks))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xticklabels([f"{tick:g}" for tick in ticks])
+    elif all(tick == int(tick) for tick in ticks):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if panel.log_y:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_minor_locator(NullLocator())
+    _levels(axes, panel)
+
+
+def name_ends(axes: Axes, panel: Panel, inches: float) -> None:
+    """Write value and name at the end of each curve, moved apart where curves end close to each other.
+
+    `inches` is about how high the axes are.
+    """
+    low, high = axes.get_ylim()
+    digits = 1 if panel.scale == 100 else 2
+    ends = []
+    for curve in panel.curves:
+        value = panel.scale * float(curve.estimate.value[-1])
+        name = _broken(curve.group.name)
+        shown = round(value, digits) + 0.0  # no minus before a zero
+        ends.append((value, f"{shown:.{digits}f} {name}", curve.x[-1], hand(curve.group.method)))
+    ends.sort(key=lambda end: end[0])
+    heights = [text.count("\n") + 1 for _, text, _, _ in ends]
+    gap = _LINE * (high - low) / inches
+    places = spread([value for value, *_ in ends], [gap * lines for lines in heights], low, high)
+    for (value, text, x, drawn), place in zip(ends, places, strict=True):
+        axes.annotate(
+            text, (x, value), xytext=(1.03, place), textcoords=("axes fraction", "data"), color=drawn.colour, fontsize=8.5,
+            va="center", fontweight="bold" if drawn.width > 2 else "normal", annotation_clip=False, linespacing=0.95,
+            arrowprops={"arrowstyle": "-", "color": drawn.colour, "linewidth": 0.5, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)},
+        )  # fmt: skip
+
+
+def _broken(name: str) -> str:
+    """A long name in two lines."""
+    return name.replace(" (", "\n(") if len(name) > _LONG else name
+
+
+def _fit(panel: Panel, inches: float) -> bool:
+    """Whether the names of all curves can stand at their ends."""
+    return _LINE * sum(_broken(curve.group.name).count("\n") + 1 for curve in panel.curves) <= inches
+
+
+def spread(wanted: Sequence[float], heights: Sequence[float], low: float, high: float) -> list[float]:
+    """Middles of labels of these heights, as near as can be to the wanted ones (in rising order), in order and not overlapping."""
+    steps = np.array([0.0, *((a + b) / 2 for a, b in pairwise(heights))]).cumsum()
+    top = max(high - float(steps[-1]), low)
+    return list(isotonic_regression(np.array(wanted) - steps, y_min=low, y_max=top) + steps)
+
+
+def keys(panels: Sequence[Panel]) -> list[Line2D]:
+    """What a legend shows: each curve and each reference line once."""
+    found: dict[str, Line2D] = {}
+    for panel in panels:
+        presets = list(dict.fromkeys(curve.group.preset for curve in panel.curves))
+        for curve in panel.curves:
+            drawn = hand(curve.group.method)
+            face = drawn.colour if presets.index(curve.group.preset) == 0 else "white"
+            found[curve.group.name] = _key(curve.group.name, drawn, face)
+        for level in _near(panel):
+            found.setdefault(level.name, _key(level.name, level.hand, level.hand.colour))
+    return list(found.values())
+
+
+def _key(name: str, drawn: Hand, face: str) -> Line2D:
+    return Line2D(
+        [], [], color=drawn.colour, marker=drawn.marker, linestyle=drawn.dash, linewidth=drawn.width, markersize=4.5,
+        markerfacecolor=face, label=name,
+    )  # fmt: skip
+
+
+def _parts(estimate: Estimate) -> tuple[Tensor, Tensor, Tensor]:
+    return estimate.value, estimate.low, estimate.high
+
+
+def _range(panel: Panel) -> tuple[float, float]:
+    """From the lowest to the highest of all curves and their intervals, as the axis counts; shares end at 0 and 100 %."""
+    parts = [panel.scale * part for curve in panel.curves for part in _parts(curve.estimate)]
+    least, most = min(float(part.min()) for part in parts), max(float(part.max()) for part in parts)
+    return (max(least, 0.0), min(most, 100.0)) if panel.scale == 100 else (least, most)
+
+
+def _near(panel: Panel) -> list[Level]:
+    """The reference lines that can be drawn. One far from all curves would press these flat."""
+    least, most = _range(panel)
+    room = _NEAR * (most - least)
+    return [level for level in panel.levels if least - room <= panel.scale * level.value <= most + room]
+
+
+def _levels(axes: Axes, panel: Panel) -> None:
+    """The reference lines, and the limits of the axis that follow from them."""
+    least, most = _range(panel)
+    near = _near(panel)
+    if not panel.log_y:
+        values = [panel.scale * level.value for level in near]
+        least, most = min([least, *values]), max([most, *values])
+        room = 0.06 * max(most - least, 1e-3)
+        axes.set_ylim(0.0 if 0 <= least < room else least - room, most + 1.4 * room)
+    # Where curves rise, a low line is free of them at its right end and a high one at its left; where they fall, the other way round.
+    rising = sum(float(curve.estimate.value[-1] - curve.estimate.value[0]) for curve in panel.curves) > 0
+    named: list[float] = []
+    for level in sorted(panel.levels, key=lambda level: -level.value):
+        value = panel.scale * level.value
+        left = (value > (least + most) / 2) == rising
+        # Two presets' CNNs, say, whose names would lie on each other: the second stands below its line.
+        crowded = any(abs(value - other) < 0.06 * (most - least) for other in named)
+        named.append(value)
+        said = f"{level.name} {value:.1f} %" if panel.scale == 100 else f"{level.name} {value:.2f}"
+        height: tuple[float, str] = (value, "data")
+        if level in near:
+            axes.axhline(
+                value, color=level.hand.colour, linewidth=level.hand.width, linestyle=level.hand.dash, zorder=1
+            )
+        else:
+            height = (0.0 if value < least else 1.0, "axes fraction")
+            said += ", below the axis" if value < least else ", above the axis"
+        above = height != (1.0, "axes fraction") and not crowded
+        axes.annotate(
+            said, (0 if left else 1, height[0]), xycoords=("axes fraction", height[1]), xytext=(4 if left else -4, 3 if above else -3),
+            textcoords="offset points", ha="left" if left else "right", va="bottom" if above else "top", color=_SOFT, fontsize=8,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8},
+        )  # fmt: skip

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from infogaze.evaluation.records import EvaluationError
+from infogaze.report.gather import Chapter, gather
+from infogaze.sensing import GlimpseGrid
+from tests.report.made_up import MadeUp, write_run
+
+
+def names(chapter: Chapter) -> list[tuple[str, int]]:
+    return [(group.name, len(group.runs)) for group in chapter.groups]
+
+
+def test_seeds_of_a_method_are_one_group_found_below_a_folder(chapter: Chapter) -> None:
+    assert names(chapter) == [
+        ("infogaze", 2), ("gaussian", 2), ("ram", 2), ("random", 2), ("oracle (not deployable)", 1), ("cnn", 1),
+    ]  # fmt: skip
+    assert [run.about.seed for run in chapter.groups[0].runs] == [0, 1]
+    assert [group.method for group in chapter.whole] == ["cnn"]
+    assert "cnn" not in [group.method for group in chapter.lookers]
+
+
+def test_a_run_named_twice_counts_once(tmp_path: Path) -> None:
+    run = write_run(tmp_path, MadeUp("random", parts=()))
+    (chapter,) = gather([run, tmp_path, run / "." / "evaluation" / ".."])
+    assert names(chapter) == [("random", 1)]
+
+
+def test_each_image_set_is_a_chapter_and_each_preset_a_group_that_says_so(tmp_path: Path) -> None:
+    write_run(tmp_path, MadeUp("infogaze", parts=()))
+    write_run(tmp_path, MadeUp("oracle", parts=()), preset="large")
+    write_run(tmp_path, MadeUp("infogaze", parts=()), preset="large")
+    write_run(tmp_path, MadeUp("infogaze", parts=()), data="letters", test="another", looks=5)
+    letters, shapes = gather([tmp_path])
+    assert (letters.data, shapes.data) == ("letters", "shapes")
+    assert names(letters) == [("infogaze", 1)]
+    assert names(shapes) == [
+        ("infogaze (large)", 1), ("infogaze (small)", 1), ("oracle (large, not deployable)", 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"test": "0ther"}, "another test set (0ther and d1ge57)"),
+        ({"looks": 6}, "another budget of looks (6 and 7)"),
+        ({"grid": GlimpseGrid(16, 16, 8, 8)}, "another grid"),
+        ({"classes": ("ring", "bar", "blob")}, "another list of class names"),
+        ({"first_looks": 3}, "another seed of first looks (3 and 0)"),
+    ],
+)
+def test_runs_that_cannot_be_compared_are_refused_with_the_reason_and_both_names(
+    changes: dict[str, object], reason: str, tmp_path: Path
+) -> None:
+    one = write_run(tmp_path, MadeUp("infogaze", parts=()))
+    other = write_run(tmp_path, MadeUp("random", parts=()), **changes)
+    with pytest.raises(EvaluationError, match=re.escape(reason)) as refusal:
+        gather([one, other])
+    said = str(refusal.value)
+    assert str(one) in said
+    assert str(other) in said
+    assert "\n" not in said
+
+
+def test_what_would_make_an_interval_too_narrow_or_mix_two_things_in_a_curve_is_refused(tmp_path: Path) -> None:
+    first = write_run(tmp_path / "a", MadeUp("random", parts=()))
+    again = write_run(tmp_path / "b", MadeUp("random", parts=()))
+    with pytest.raises(EvaluationError, match="both seed 0 of random with preset small") as refusal:
+        gather([first, again])
+    assert str(first) in str(refusal.value)
+    assert str(again) in str(refusal.value)
+    few = write_run(tmp_path / "c", MadeUp("infogaze", 0, parts=()), samples=1)
+    many = write_run(tmp_path / "c", MadeUp("infogaze", 1, parts=()))
+    with pytest.raises(EvaluationError, match="imagined 1 scenes a look in one and 20 in the other"):
+        gather([few, many])
+
+
+def test_folders_without_an_evaluation_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(EvaluationError, match="nowhere: no such folder"):
+        gather([tmp_path / "nowhere"])
+    with pytest.raises(EvaluationError, match="no evaluation in it or below it"):
+        gather([tmp_path])
+    with pytest.raises(EvaluationError, match="no runs given"):
+        gather([])

@@ -1,0 +1,113 @@
+"""Figures of pictures: scenes, rollouts, confusion, samples of z."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.axes import Axes
+
+from infogaze.report.confusion import by_confusion
+from infogaze.report.drawing import Drawing, Drawn, Missing
+from infogaze.report.gather import Chapter
+from infogaze.report.latents import by_latents
+from infogaze.report.pictures import short, shown_looks
+from infogaze.report.scenes import chosen, one_scene, rollouts
+from tests.report.made_up import CLASSES, GRID, LOOKS, MadeUp, one_chapter
+
+
+def drawings(drawn: Drawn) -> tuple[Drawing, ...]:
+    assert not isinstance(drawn, Missing), drawn
+    return drawn
+
+
+def pixels(axes: Axes) -> np.ndarray:
+    values = axes.images[0].get_array()
+    assert values is not None
+    return np.asarray(values)
+
+
+def test_one_scene_shows_each_method_only_what_it_looked_at_and_what_it_named(chapter: Chapter) -> None:
+    (drawing,) = drawings(one_scene(chapter))
+    cells = np.array(drawing.figure.axes, dtype=object).reshape(len(chapter.lookers), LOOKS + 1)
+    scene = pixels(cells[0, 0])
+    assert cells[0, 0].get_title() == "bar", "scene 4 is of class 1"
+    assert [axes.get_title() for axes in cells[0, 1:]] == [f"t = {look}" for look in range(LOOKS)]
+    for row, group in zip(cells, chapter.lookers, strict=True):
+        seen = np.zeros((GRID.height, GRID.width), dtype=bool)
+        for axes, (top, left) in zip(row[1:], group.runs[0].summary.locations[4].tolist(), strict=True):
+            seen[top : top + GRID.glimpse, left : left + GRID.glimpse] = True
+            np.testing.assert_allclose(pixels(axes)[seen], scene[seen])
+            if not seen.all():
+                assert np.unique(pixels(axes)[~seen]).size == 1, "one grey for all that was not looked at"
+            assert axes.get_xlabel() == "bar ✓"
+    assert 'On test scene 4, "bar", 5 of 5 methods are right after 7 looks' in drawing.sentence
+    assert cells[-1, 0].texts[0].get_text() == "oracle\n(not deployable)"
+    assert len(drawing.numbers) == 1 + 5 * LOOKS
+
+
+def test_rollouts_are_of_scenes_picked_by_rule_successes_first(chapter: Chapter) -> None:
+    drawn = drawings(rollouts(chapter))
+    scenes = [drawing.sentence.split(",")[0] for drawing in drawn]
+    assert scenes == [f"Test scene {scene}" for scene in (0, 1, 58, 59)]
+    assert drawn[0].note.startswith("Picked by rule, not by hand: ")
+    assert "Seed 0, P = 20" in drawn[0].note
+    assert "names it right from the first look on" in drawn[0].sentence
+    assert "and never has it right" in drawn[-1].sentence
+    titles = [axes.get_title() for axes in drawn[0].figure.axes]
+    assert titles[: LOOKS + 1] == ["scene: ring", *(f"t = {look}" for look in range(LOOKS))]
+    assert drawn[0].numbers[0][-1] == "probability, %"
+
+
+def test_no_more_than_three_successes_and_three_failures_are_shown_and_common_scenes_only_for_want_of_others() -> None:
+    right = torch.tensor([True, False, *[True, False] * 5])
+    assert chosen(right, common=2) == [2, 4, 6, 3, 5, 7]
+    assert chosen(right[:2], common=2) == [0, 1]
+    assert chosen(torch.ones(5, dtype=torch.bool), common=1) == [1, 2, 3]
+
+
+def test_confusion_shows_shares_of_each_true_class_over_the_mean_images(chapter: Chapter) -> None:
+    (drawing,) = drawings(by_confusion(chapter))
+    matrices = [axes for axes in drawing.figure.axes if axes.get_title()]
+    assert [axes.get_title() for axes in matrices] == [group.name for group in chapter.lookers]
+    for axes, group in zip(matrices, chapter.lookers, strict=True):
+        known = np.zeros((CLASSES, CLASSES))
+        for run in group.runs:
+            np.add.at(known, (run.summary.labels.numpy(), run.summary.named[:, -1].numpy()), 1)
+        np.testing.assert_allclose(pixels(axes), 100 * known / known.sum(1, keepdims=True), rtol=1e-6)
+    means = [axes for axes in drawing.figure.axes if axes.get_xlabel() in {"ring", "bar", "dot"}]
+    assert [pixels(axes)[0, 0, 0] for axes in means] == pytest.approx([0, 60 / 255, 120 / 255])
+    # Of 60 scenes, 52 and 53 are right; the wrong ones are named one class further.
+    assert drawing.sentence.startswith("After 7 looks infogaze most often takes ")
+    assert "seeds" in drawing.figure.get_supxlabel()
+
+
+def test_samples_of_z_are_projected_alike_each_time_with_the_glimpses_above(chapter: Chapter) -> None:
+    (drawing,) = drawings(by_latents(chapter))
+    (again,) = drawings(by_latents(chapter))
+    assert drawing.numbers == again.numbers
+    cells = np.array(drawing.figure.axes, dtype=object).reshape(4, LOOKS + 1)
+    assert [axes.get_title() for axes in cells[0]] == ["scene", *(f"t = {look}" for look in range(LOOKS))]
+    assert all(len(axes.collections[0].get_offsets()) == 12 for axes in cells[1, 1:])
+    assert "with flows" in cells[3, 0].texts[0].get_text()
+    assert "without flows" in cells[1, 0].texts[0].get_text()
+    assert "On test scene 4" in drawing.sentence
+
+
+def test_samples_of_z_need_both_methods(tmp_path_factory: pytest.TempPathFactory) -> None:
+    alone = by_latents(one_chapter(tmp_path_factory.mktemp("alone"), MadeUp("infogaze")))
+    assert isinstance(alone, Missing)
+    assert alone.why == "no run of gaussian"
+
+
+def test_a_row_of_many_looks_keeps_the_first_and_the_last() -> None:
+    assert shown_looks(7) == list(range(7))
+    assert shown_looks(1) == [0]
+    many = shown_looks(49)
+    assert (many[0], many[-1], len(many)) == (0, 48, 8)
+    assert torch.tensor(many).diff().amin() >= 6
+
+
+def test_a_long_name_is_cut_to_the_room_there_is() -> None:
+    assert short("automobile") == "automobile"
+    assert short("a very long name") == "a very long …"

@@ -1,0 +1,166 @@
+"""The report as a user gets it: a page that needs nothing else, figures as files, refusals in one line."""
+
+from __future__ import annotations
+
+import csv
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from infogaze.cli import main
+from infogaze.evaluation.records import Judged
+from infogaze.report.contents import ENTRIES
+from infogaze.report.gather import gather
+from infogaze.report.write import write_report
+from tests.report.made_up import LOOKS, MadeUp, write_run
+
+
+class Page(HTMLParser):
+    """What a page holds; a tag that is not closed, or closed out of turn, is an error."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.images: list[dict[str, str | None]] = []
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+        self.tags: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        assert not self._open, self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.tags.append(tag)
+        self.anchors.add(found.get("id") or "")
+        if tag == "img":
+            self.images.append(found)
+        if tag == "a":
+            self.links.append(found.get("href") or "")
+        if tag not in {"img", "meta"}:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+
+@pytest.fixture(scope="session")
+def report(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of all runs, with pictures small enough to be quick."""
+    out = tmp_path_factory.mktemp("report") / "new"
+    done: list[int] = []
+    write_report(out, gather([runs]), lambda: done.append(1), dpi=40)
+    assert len(done) == len(ENTRIES)
+    return out
+
+
+def test_the_page_needs_nothing_from_elsewhere(report: Path) -> None:
+    text = (report / "index.html").read_text()
+    page = Page(text)
+    assert not re.search(r"""(src|href|url)\s*[=(]\s*["']?\s*(https?:)?//""", text)
+    assert "script" not in page.tags
+    assert "link" not in page.tags
+    assert all((image["src"] or "").startswith("data:image/png;base64,") for image in page.images)
+    assert "prefers-color-scheme: dark" in text
+    assert "@media print" in text
+
+
+def test_every_image_says_what_it_shows_and_every_link_leads_somewhere(report: Path) -> None:
+    page = Page((report / "index.html").read_text())
+    assert len(page.images) >= 20
+    assert all(len(image["alt"] or "") > 20 for image in page.images)
+    for link in page.links:
+        assert link[1:] in page.anchors if link.startswith("#") else (report / link).is_file(), link
+    assert sum(link.startswith("#") for link in page.links) == len(ENTRIES) - 1, "all but self-attention can be drawn"
+
+
+def test_every_figure_is_there_as_png_svg_and_csv(report: Path) -> None:
+    files = sorted((report / "figures").iterdir())
+    stems = {path.stem for path in files}
+    assert len(files) == 3 * len(stems)
+    for entry in ENTRIES:
+        drawn = [stem for stem in stems if stem.startswith(f"shapes-{entry.number:02d}-{entry.name}")]
+        assert bool(drawn) == (entry.name != "attention"), entry
+    for path in files:
+        if path.suffix == ".png":
+            assert path.read_bytes().startswith(b"\x89PNG")
+            assert path.stat().st_size < 150_000
+        if path.suffix == ".svg":
+            text = path.read_text()
+            assert "<text" in text, "text stays text"
+            assert not re.search(r"href=\"https?:", text)
+        if path.suffix == ".csv":
+            head, *rows = list(csv.reader(path.read_text().splitlines()))
+            assert rows
+            assert {len(row) for row in rows} == {len(head)}, path
+
+
+def test_what_is_left_out_is_said_with_the_command_that_would_produce_it(report: Path) -> None:
+    text = (report / "index.html").read_text()
+    left_out = text[text.index("Left out") :]
+    assert "9. With and without self-attention" in left_out
+    assert "<code>infogaze train PRESET --method attention --out RUN</code>" in left_out
+    assert "Left out" not in text[: text.index("16. Robustness")]
+
+
+def test_the_page_says_where_its_numbers_come_from(report: Path, runs: Path) -> None:
+    text = (report / "index.html").read_text()
+    origin = text[text.index("Where these numbers come from") :]
+    for folder in runs.iterdir():
+        assert str(folder) in origin
+    for word in ("torch 2.11.0", "cpu", "d1ge57", "60"):
+        assert word in origin
+    assert "60 test scenes of 16x16 pixels in 3 classes; 7 looks of 8x8 pixels" in text
+
+
+def test_several_image_sets_are_chapters_and_an_older_figure_does_not_stay(tmp_path: Path) -> None:
+    few = [write_run(tmp_path, MadeUp("infogaze", parts=())), write_run(tmp_path, MadeUp("random", parts=(Judged,)))]
+    few.append(write_run(tmp_path, MadeUp("cnn", parts=()), data="let<t>ers", test="another"))
+    (tmp_path / "out" / "figures").mkdir(parents=True)
+    stale = tmp_path / "out" / "figures" / "shapes-15-samples.png"
+    kept = tmp_path / "out" / "figures" / "shapes-15-samples-of-mine.png"
+    for path in (stale, kept):
+        path.write_bytes(b"older")
+    write_report(tmp_path / "out", gather(few), lambda: None, dpi=30)
+    assert not stale.exists()
+    assert kept.exists()
+    text = (tmp_path / "out" / "index.html").read_text()
+    page = Page(text)
+    assert "t" not in page.tags
+    assert text.index("<h2>let&lt;t&gt;ers</h2>") < text.index("<h2>shapes</h2>")
+    assert "no run of infogaze" in text
+
+
+def test_the_command_writes_the_report_and_says_where(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infogaze.report.write.ENTRIES", ENTRIES[:1])
+    run = write_run(tmp_path, MadeUp("infogaze", parts=()))
+    main(["report", str(tmp_path / "out"), "--runs", str(run)])
+    assert str(tmp_path / "out" / "index.html") in capsys.readouterr().out
+    written = tmp_path / "out" / "figures" / "shapes-01-accuracy.csv"
+    rows = list(csv.reader(written.read_text().splitlines()))
+    shown = [float(row[4]) for row in rows if row[:2] == ["accuracy, %", "infogaze"]]
+    assert len(shown) == LOOKS
+    assert shown[1] == pytest.approx(100 * 40 / 60, abs=1e-3)
+
+
+def test_refusals_are_one_line_with_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = write_run(tmp_path / "a", MadeUp("infogaze", parts=()))
+    other = write_run(tmp_path / "b", MadeUp("random", parts=()), test="other")
+    damaged = write_run(tmp_path / "c", MadeUp("random", parts=()))
+    records = damaged / "evaluation" / "records.safetensors"
+    records.write_bytes(records.read_bytes()[:-1])
+    for folders, reason in (
+        ([one, other], "cannot be compared: another test set"),
+        ([tmp_path / "nowhere"], "no such folder"),
+        ([damaged], "records.safetensors: damaged or truncated"),
+        ([], "no runs given"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main(["report", str(tmp_path / "out"), "--runs", *(str(folder) for folder in folders)])
+        assert stop.value.code == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("infogaze: ")
+        assert reason in line
