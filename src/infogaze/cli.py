@@ -17,6 +17,7 @@ from infogaze.commands.evaluate import Evaluate
 from infogaze.commands.look import LookAt
 from infogaze.commands.quickstart import Quickstart
 from infogaze.commands.report import Report
+from infogaze.commands.sweep import Sweep
 from infogaze.commands.train import Train
 
 
@@ -33,6 +34,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "quickstart": Quickstart,
     "data": Data,
     "train": Train,
+    "sweep": Sweep,
     "evaluate": Evaluate,
     "report": Report,
     "look": LookAt,

@@ -1,0 +1,149 @@
+"""`infogaze sweep PRESET`: train and evaluate many methods and seeds, and print the table as it fills."""
+
+from __future__ import annotations
+
+import json
+import signal
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from infogaze.commands.evaluate import MeasurementName
+from infogaze.commands.train import PresetName, RecipeName, chosen_device, stop_signals
+from infogaze.data.options import AS_IT_IS, Options
+from infogaze.data.registry import load_set
+from infogaze.evaluation import records
+from infogaze.evaluation.accuracy import accuracy_over_runs
+from infogaze.evaluation.records import Records
+from infogaze.methods import METHODS, method
+from infogaze.progress import display
+from infogaze.sweeping import Failed, Job, carry_out, jobs, spelled
+from infogaze.weights import write_whole
+
+_AT_ONCE_ON_GPU = 3
+"""While one compiles or evaluates, which leaves the device idle, others train."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Train and evaluate methods over seeds, each in OUT/METHOD/seed-N, phase 1 once a seed for all that share it.
+
+    What is done is skipped, and the same command again goes on after being killed. A table with means and intervals is printed as runs
+    end. For a cluster, --print-stage writes the commands down instead, one a line (see recipes/sweep.slurm).
+    """
+
+    preset: Annotated[PresetName, tyro.conf.Positional, tyro.conf.arg(metavar="PRESET")]
+    """Sizes of the networks and what belongs to the data set."""
+    out: Path
+    """Folder of the sweep."""
+    methods: str = "all"
+    """Names with commas between, or all: infogaze, gaussian, attention, random, ram, ram-plus, discriminative, oracle, cnn."""
+    seeds: int = 3
+    """How many, from 0 on."""
+    data: str | None = None
+    """The image set, see `infogaze data list`; the preset's own if not given."""
+    root: Path | None = None
+    """Where the set's files are; digits needs none."""
+    read: Options = Options()
+    """How the images are read."""
+    recipe: RecipeName = "fast"
+    """How long and how hard: paper, fast, quickstart or smoke."""
+    hold_out: float = 0.0
+    """Share of the training split kept back in every run."""
+    measure: tuple[MeasurementName, ...] = ("records", "judged")
+    """What is measured of every run, see `infogaze evaluate --help`; judged where the cnn is among the methods."""
+    at_once: int | None = None
+    """Commands that run at the same time on the device; 3 on a GPU and 1 on the CPU if not given."""
+    device: str = "auto"
+    """Where to train: cpu, cuda, cuda:1; auto takes a GPU if there is one."""
+    print_stage: Literal["phase-1", "methods", "judgement"] | None = None
+    """Print the commands of this stage and run nothing. A stage needs the one before it to be done."""
+
+    def run(self) -> None:
+        """Make the list, then print it or work it off."""
+        names = list(METHODS) if self.methods == "all" else self.methods.split(",")
+        for name in names:
+            method(name)
+        if len(set(names)) < len(names):
+            raise ValueError(f"methods are {self.methods!r}; each may be named once")
+        if self.seeds < 1:
+            raise ValueError(f"seeds is {self.seeds}; it must be at least 1")
+        if self.at_once is not None and self.at_once < 1:
+            raise ValueError(f"at_once is {self.at_once}; it must be at least 1")
+        work = jobs(self.out, names, self.seeds, self._train(), self.measure, self.device)
+        if self.print_stage is not None:
+            for job in work:
+                if job.stage == self.print_stage:
+                    print(spelled(job))
+            return
+        self._work_off(names, work)
+
+    def _work_off(self, names: list[str], work: list[Job]) -> None:
+        device = chosen_device(self.device)
+        # Read before anything is claimed: a wrong root is told at once, and jobs that begin together find the cache made.
+        load_set(self.preset if self.data is None else self.data, self.root, self.read)
+        self._claim()
+        at_once = self.at_once if self.at_once is not None else (_AT_ONCE_ON_GPU if device.type == "cuda" else 1)
+        with display() as screen, stop_signals() as asked:
+
+            def finished(job: Job) -> None:
+                screen.say(f"{job.name}: done")
+                if job.stage == "methods":
+                    screen.say(table(self.out, names, self.seeds))
+
+            try:
+                carry_out(work, self.out / "logs", at_once, screen.say, finished, lambda: bool(asked))
+            except Failed as error:
+                screen.say(f"infogaze: {error}")
+                raise SystemExit(1) from None
+            if asked:
+                screen.say("stopped; the same command again goes on from there")
+                raise SystemExit(128 + (asked[0] if asked else signal.SIGTERM))
+            screen.say(table(self.out, names, self.seeds))
+            screen.say(f"runs: {self.out}; `infogaze report` makes a page of them")
+
+    def _claim(self) -> None:
+        """The folder belongs to one way of training; methods and seeds may be added to it."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        wanted = json.dumps(self._train(), indent=1) + "\n"
+        path = self.out / "sweep.json"
+        if path.exists() and path.read_text() != wanted:
+            raise ValueError(f"{self.out} holds a sweep with other settings: {' '.join(json.loads(path.read_text()))}")
+        write_whole(path, wanted.encode())
+
+    def _train(self) -> list[str]:
+        given = [self.preset, "--recipe", self.recipe, "--device", self.device]
+        if self.data is not None:
+            given += ["--data", self.data]
+        if self.root is not None:
+            given += ["--root", str(self.root)]
+        if self.hold_out:
+            given += ["--hold-out", str(self.hold_out)]
+        for option, value in asdict(self.read).items():
+            if value == getattr(AS_IT_IS, option):
+                continue
+            flag = f"--read.{option.replace('_', '-')}"
+            if isinstance(value, bool):
+                given.append(f"--read.no-{option.replace('_', '-')}")
+            else:
+                given += [flag, *map(str, value if isinstance(value, tuple) else (value,))]
+        return given
+
+
+def table(out: Path, names: list[str], seeds: int) -> str:
+    """Accuracy by look of what is there, in %, with the half width of its 95 % interval and the seeds behind it."""
+    lines = []
+    for name in names:
+        folders = [out / name / f"seed-{seed}" / "evaluation" for seed in range(seeds)]
+        right = [records.read(folder, Records).right for folder in folders if records.has(folder, Records)]
+        if not right:
+            continue
+        estimate = accuracy_over_runs(right)
+        half = (estimate.high - estimate.low) / 2
+        cells = [f"{100 * m:5.1f} ±{100 * h:4.1f}" for m, h in zip(estimate.value.tolist(), half.tolist(), strict=True)]
+        mark = {"looks": "", "everything": ", sees all"}.get(METHODS[name].sees, ", not deployable")
+        lines.append(f"{name + mark:<24}" + "  ".join(cells) + f"   {len(right)} of {seeds} seeds")
+    looks = max(line.count("±") for line in lines) if lines else 0
+    return "\n".join([f"{'accuracy by look, %':<24}" + "  ".join(f"{look:>5}      " for look in range(looks)), *lines])
