@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from infogaze.objectives import classification_loss, partial_vae_loss
+from infogaze.baselines import ram
+from infogaze.objectives import classification_loss, partial_vae_loss, reinforce_loss
 from infogaze.posterior import Posterior
 
 
@@ -151,3 +152,111 @@ def test_classification_loss_does_not_care_how_memory_is_laid_out() -> None:
     scene_first = log_probabilities.movedim(1, 0).contiguous().movedim(0, 1)
     assert not scene_first.is_contiguous()
     torch.testing.assert_close(classification_loss(scene_first, labels), classification_loss(log_probabilities, labels))
+
+
+@dataclass(frozen=True)
+class TwoArms:
+    """A bandit: the first arm pays 1 with one chance, the second with another; the policy takes the first with sigmoid(preference)."""
+
+    first: float
+    second: float
+    preference: float
+
+    @property
+    def chosen(self) -> float:
+        """The probability of the first arm."""
+        return 1 / (1 + math.exp(-self.preference))
+
+    @property
+    def mean(self) -> float:
+        """The expected reward."""
+        return self.chosen * self.first + (1 - self.chosen) * self.second
+
+    @property
+    def gradient(self) -> float:
+        """Of the expected reward, in the preference: exact."""
+        return self.chosen * (1 - self.chosen) * (self.first - self.second)
+
+    def variance(self, baseline: float) -> float:
+        """Of one play's REINFORCE gradient, exact: over both arms, paying or not."""
+        score, plays = (1 - self.chosen, -self.chosen), (self.chosen, 1 - self.chosen)
+        square = sum(
+            play * chance * ((reward - baseline) * slope) ** 2
+            for play, slope, pays in zip(plays, score, (self.first, self.second), strict=True)
+            for reward, chance in ((1, pays), (0, 1 - pays))
+        )
+        return square - self.gradient**2
+
+    def play(self, preference: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """log pi of the arm taken, and what it paid, one play for each number."""
+        arm, luck = torch.rand(2, *preference.shape, generator=generator, dtype=preference.dtype)
+        taken = arm < torch.sigmoid(preference.detach())
+        log_density = torch.where(taken, preference, -preference).sigmoid().log()
+        return log_density, (luck < torch.where(taken, self.first, self.second)).to(preference.dtype)
+
+
+ARMS = TwoArms(first=0.9, second=0.6, preference=0.4)
+PLAYS = 200_000
+
+
+def _gradients_of_plays(baseline: float) -> Tensor:
+    """Minus the loss's gradient in the preference, of every play by itself."""
+    preference = torch.full((1, PLAYS), ARMS.preference, dtype=torch.float64, requires_grad=True)
+    log_density, reward = ARMS.play(preference, torch.Generator().manual_seed(0))
+    loss = reinforce_loss(log_density, reward, torch.full_like(reward, baseline))
+    (gradient,) = torch.autograd.grad(loss, preference)
+    return -gradient[0] * PLAYS
+
+
+@pytest.mark.parametrize("baseline", [0.0, 0.5, ARMS.mean])
+def test_reinforces_expected_gradient_is_the_policy_gradient_whatever_the_baseline(baseline: float) -> None:
+    found = _gradients_of_plays(baseline)
+    error = (ARMS.variance(baseline) / PLAYS) ** 0.5
+    assert float(found.mean()) == pytest.approx(ARMS.gradient, abs=4 * error)
+    assert 4 * error < ARMS.gradient / 5, "enough plays to tell"
+
+
+def test_a_baseline_changes_the_gradients_variance() -> None:
+    found = {baseline: float(_gradients_of_plays(baseline).var()) for baseline in (0.0, ARMS.mean)}
+    for baseline, variance in found.items():
+        assert variance == pytest.approx(ARMS.variance(baseline), rel=0.03)
+    assert found[ARMS.mean] < found[0.0] / 3
+
+
+def test_the_baseline_is_taught_by_its_own_error_and_the_policy_has_no_part_in_it() -> None:
+    generator = torch.Generator().manual_seed(0)
+    log_density, reward = torch.randn(2, 3, 4, generator=generator, dtype=torch.float64)
+    expected = torch.randn(3, 4, generator=generator, dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(reinforce_loss(log_density, reward, expected), expected)
+    torch.testing.assert_close(gradient, 2 * (expected - reward).detach() / 12)
+
+
+@pytest.mark.parametrize(("first", "second"), [(0.9, 0.4), (0.4, 0.9)])
+def test_a_softmax_policy_finds_the_better_arm_and_its_baseline_what_that_pays(first: float, second: float) -> None:
+    arms, generator = TwoArms(first, second, 0.0), torch.Generator().manual_seed(0)
+    preference, expected = (torch.zeros((), requires_grad=True) for _ in range(2))
+    optimiser = torch.optim.Adam([preference, expected], 0.05)
+    for _ in range(400):
+        log_density, reward = arms.play(preference.expand(1, 32), generator)
+        optimiser.zero_grad()
+        reinforce_loss(log_density, reward, expected.expand(1, 32)).backward()
+        optimiser.step()
+    chosen = float(torch.sigmoid(preference.detach()))
+    assert (chosen if first > second else 1 - chosen) > 0.95
+    assert float(expected.detach()) == pytest.approx(0.9, abs=0.06)
+
+
+@pytest.mark.parametrize("better", [-1.0, 1.0])
+def test_a_gaussian_policy_moves_to_the_side_that_pays(better: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    mean, expected = torch.zeros(2, requires_grad=True), torch.zeros((), requires_grad=True)
+    optimiser = torch.optim.Adam([mean, expected], 0.02)
+    for _ in range(200):
+        samples = mean.detach() + ram.SPREAD * torch.randn(1, 64, 2, generator=generator)
+        reward = (samples[..., 0] * better > 0).float()
+        optimiser.zero_grad()
+        log_density = ram.log_density(samples, mean.expand_as(samples))
+        reinforce_loss(log_density, reward, expected.expand_as(reward)).backward()
+        optimiser.step()
+    assert float(mean[0].detach()) * better > 1.5 * ram.SPREAD
+    assert abs(float(mean[1].detach())) < 1.5 * ram.SPREAD, "the other direction pays nothing"

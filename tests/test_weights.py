@@ -113,6 +113,19 @@ def test_a_description_of_something_else_is_refused(folder: Path, content: str) 
         infogaze.load(folder)
 
 
+def test_a_folder_of_an_unknown_method_is_refused_and_one_from_before_there_were_others_is_ours(folder: Path) -> None:
+    description = json.loads((folder / "model.json").read_text())
+    assert description.pop("method") == "infogaze"
+    (folder / "model.json").write_text(json.dumps(description))
+    assert infogaze.load(folder).method == "infogaze"
+    rewrite(folder, method="guesswork")
+    with pytest.raises(ModelFolderError, match="no method is called 'guesswork'; there are infogaze, gaussian"):
+        infogaze.load(folder)
+    rewrite(folder, method="ram")
+    with pytest.raises(ModelFolderError, match="the weights do not belong to this model"):
+        infogaze.load(folder)
+
+
 def test_every_error_is_one_line(folder: Path) -> None:
     (folder / "model.json").write_text('{"format": 1,\n "mod')
     with pytest.raises(ModelFolderError) as caught:

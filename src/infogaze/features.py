@@ -11,13 +11,25 @@ from torch import Tensor, nn
 from infogaze.sensing import GlimpseGrid, extract_grid
 
 
+class Residual(nn.Module):
+    """x + BN(LeakyReLU(3x3 convolution of x)), of the same size: a deeper F_g that still sees one glimpse."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.change = nn.Sequential(nn.Conv2d(width, width, 3, padding=1), nn.LeakyReLU(), nn.BatchNorm2d(width))
+
+    def forward(self, x: Float[Tensor, "N c h w"]) -> Float[Tensor, "N c h w"]:
+        """The input and what is made of it."""
+        return x + self.change(x)
+
+
 class GlimpseFeatures(nn.Module):
     """F_g is a small CNN whose receptive field is one glimpse; F_l is linear in the location.
 
     `content` is F_g alone: what the decoder imagines. `place` is F_l: known for every location, so it is added, not imagined.
     """
 
-    def __init__(self, grid: GlimpseGrid, channels: int, widths: Sequence[int], size: int) -> None:
+    def __init__(self, grid: GlimpseGrid, channels: int, widths: Sequence[int], size: int, residuals: int = 0) -> None:
         super().__init__()
         last = grid.glimpse - 2 * len(widths)
         if last < 1:
@@ -30,6 +42,7 @@ class GlimpseFeatures(nn.Module):
         layers: list[nn.Module] = []
         for width in widths:
             layers += [nn.Conv2d(channels, width, 3), nn.LeakyReLU(), nn.BatchNorm2d(width)]
+            layers += [Residual(width) for _ in range(residuals)]
             channels = width
         self.glimpse_network = nn.Sequential(*layers, nn.Conv2d(channels, size, last))
         self.location_network = nn.Linear(2, size)

@@ -57,6 +57,8 @@ class ModelConfig:
     """The splines bend what lies between minus and plus this."""
     attention_hops: int = 0
     """Hops of structured self-attention in R; 0 is the plain update."""
+    glimpse_residuals: int = 0
+    """Residual blocks after each 3x3 convolution of F_g; the paper's network has none."""
 
     def __post_init__(self) -> None:
         positive = ("channels", "feature_size", "belief_size", "latent_size", "spline_bins")
@@ -65,7 +67,7 @@ class ModelConfig:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.classes < 2:
             raise ValueError(f"classes is {self.classes}; it must be at least 2")
-        for name in ("flow_layers", "attention_hops"):
+        for name in ("flow_layers", "attention_hops", "glimpse_residuals"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
         if self.spline_bins > 500:
@@ -178,7 +180,9 @@ def recognising(config: ModelConfig) -> Recogniser:
 
 def glimpse_backbone(config: ModelConfig) -> GlimpseBackbone:
     """F, R and C of these sizes."""
-    features = GlimpseFeatures(config.grid, config.channels, config.glimpse_widths, config.feature_size)
+    features = GlimpseFeatures(
+        config.grid, config.channels, config.glimpse_widths, config.feature_size, config.glimpse_residuals
+    )
     update = (
         AttentiveBeliefUpdate(config.feature_size, config.belief_size, config.attention_hops)
         if config.attention_hops

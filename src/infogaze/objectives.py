@@ -51,4 +51,5 @@ def reinforce_loss(
 ) -> Float[Tensor, ""]:
     """Its gradient raises the density of looks that did better than expected (Williams, 1992), and teaches the baseline what to expect."""
     surprise = reward - expected
-    return surprise.square().mean() - (log_density * surprise.detach()).mean()
+    looks = max(1, surprise.numel())  # a budget of one look leaves nothing to choose
+    return (surprise.square() - log_density * surprise.detach()).sum() / looks

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from infogaze.data.options import Options
 from infogaze.data.sets import Split
-from infogaze.model import Model, build
+from infogaze.methods import METHODS, build_for
+from infogaze.model import Recogniser
 from infogaze.presets import Preset
 from infogaze.training.loop import Surroundings, train
 from infogaze.training.recipe import PhaseRecipe, Recipe
@@ -28,6 +30,13 @@ def scenes(count: int = 96) -> Split:
     return Split((labels.view(-1, 1, 1, 1) * 100 + noise).to(torch.uint8), labels)
 
 
+def configuration(method: str = "infogaze", recipe: Recipe = RECIPE, seed: int = 0, hold_out: float = 0.0) -> RunConfig:
+    """All phases of a method."""
+    preset = replace(PRESET, model=METHODS[method].sizes(CONFIG))
+    phases = tuple(range(1, len(METHODS[method].phases) + 1))
+    return RunConfig(preset, recipe, DataChoice("made up", None, Options()), seed, method, phases, hold_out=hold_out)
+
+
 def run(
     folder: Path,
     recipe: Recipe = RECIPE,
@@ -36,9 +45,10 @@ def run(
     hold_out: float = 0.0,
     device: str = "cpu",
     memory_format: torch.memory_format = torch.contiguous_format,
-) -> Model:
+    method: str = "infogaze",
+) -> Recogniser:
     """Train, or go on training, in this folder."""
-    config = RunConfig(PRESET, recipe, DataChoice("made up", None, Options()), seed, hold_out=hold_out)
-    model = build(CONFIG, seed).to(device).to(memory_format=memory_format)  # type: ignore[call-overload]
+    config = configuration(method, recipe, seed, hold_out)
+    model = build_for(method, config.preset.model, seed).to(device).to(memory_format=memory_format)  # type: ignore[call-overload]
     train(model, scenes(), config, RunFolder(folder, config), Surroundings() if around is None else around)
     return model

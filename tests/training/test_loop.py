@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -14,32 +15,35 @@ from pathlib import Path
 import pytest
 import torch
 
-from infogaze.model import Model
+from infogaze.methods import METHODS
+from infogaze.model import Recogniser
 from infogaze.training import checkpoints
 from infogaze.training.loop import Diverged, Step, Stopped, Surroundings
+from infogaze.training.phases import Batch, Draw, Objective, Outcome, believe, classified, random_places
 from infogaze.training.recipe import PhaseRecipe, Recipe
 from infogaze.training.schedule import Plateau, cycle
 from infogaze.training.three_phases import PHASES
 from infogaze.weights import write_whole
-from tests.training.small_run import RECIPE, run
+from tests.tiny import CONFIG
+from tests.training.small_run import PRESET, RECIPE, run, scenes
 
 ROOT = Path(__file__).parents[2]
 
 
-def same(one: Model, other: Model) -> bool:
+def same(one: Recogniser, other: Recogniser) -> bool:
     """Bit for bit."""
     states = one.state_dict(), other.state_dict()
     return all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, str]:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recogniser, str]:
     folder = tmp_path_factory.mktemp("undisturbed") / "run"
     return run(folder), (folder / "metrics.jsonl").read_text()
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(
-    undisturbed: tuple[Model, str], tmp_path: Path
+    undisturbed: tuple[Recogniser, str], tmp_path: Path
 ) -> None:
     assert same(undisturbed[0], run(tmp_path / "again"))
     assert not same(undisturbed[0], run(tmp_path / "other", seed=1))
@@ -59,7 +63,7 @@ def test_three_phases_run_in_order_and_lower_their_losses(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("stop_at", [1, 7, 17, 18, 19, 29, 31, 41])
 def test_a_run_that_is_stopped_anywhere_ends_bit_for_bit_where_it_would_have(
-    stop_at: int, undisturbed: tuple[Model, str], tmp_path: Path
+    stop_at: int, undisturbed: tuple[Recogniser, str], tmp_path: Path
 ) -> None:
     asked = 0
 
@@ -119,7 +123,7 @@ run(Path(sys.argv[1]), around=Surroundings(asked_to_stop=asked, save_every=0.0))
     "moment", ["step:1", "step:9", "step:19", "step:31", "step:40", "write:1", "write:19", "write:33"]
 )
 def test_kill_9_at_any_moment_and_the_same_command_again_end_in_identical_weights(
-    moment: str, undisturbed: tuple[Model, str], tmp_path: Path
+    moment: str, undisturbed: tuple[Recogniser, str], tmp_path: Path
 ) -> None:
     script = tmp_path / "killed.py"
     script.write_text(textwrap.dedent(KILLED))
@@ -137,7 +141,7 @@ def test_kill_9_at_any_moment_and_the_same_command_again_end_in_identical_weight
 
 
 def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(
-    undisturbed: tuple[Model, str], tmp_path: Path
+    undisturbed: tuple[Recogniser, str], tmp_path: Path
 ) -> None:
     asked = 0
 
@@ -164,7 +168,13 @@ def test_the_last_two_checkpoints_and_the_best_are_kept(tmp_path: Path) -> None:
     assert len(names) == 3
 
 
-def test_a_finished_run_is_not_trained_again(undisturbed: tuple[Model, str], tmp_path: Path) -> None:
+def test_looking_at_the_scenes_held_out_changes_nothing_of_training(tmp_path: Path) -> None:
+    seldom = run(tmp_path / "seldom", method="random", hold_out=0.2)
+    often = run(tmp_path / "often", method="random", hold_out=0.2, around=Surroundings(save_every=0.0))
+    assert same(seldom, often)
+
+
+def test_a_finished_run_is_not_trained_again(undisturbed: tuple[Recogniser, str], tmp_path: Path) -> None:
     run(tmp_path / "run")
     steps: list[Step] = []
     assert same(undisturbed[0], run(tmp_path / "run", around=Surroundings(notice=steps.append)))
@@ -225,7 +235,7 @@ def test_too_many_bad_steps_in_a_row_stop_the_run_and_say_where(tmp_path: Path) 
 
 
 def test_a_full_disk_leaves_the_last_good_checkpoint(
-    undisturbed: tuple[Model, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    undisturbed: tuple[Recogniser, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, writes = write_whole, 0
 
@@ -242,6 +252,71 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(
             run(tmp_path / "run", around=Surroundings(save_every=0.0))
     assert checkpoints.latest(tmp_path / "run" / "checkpoints", pytest.fail) is not None
     assert same(undisturbed[0], run(tmp_path / "run"))
+
+
+def _read(folder: Path, phase: str) -> list[list[float]]:
+    """The entropies of visited places at each look, line by line."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [line["visited_entropy"] for line in lines if line["name"] == phase]
+
+
+def test_looks_at_random_have_the_entropy_of_all_places_and_are_no_collapse(tmp_path: Path) -> None:
+    said: list[str] = []
+    run(tmp_path / "run", method="random", around=Surroundings(complain=said.append))
+    lines, places = _read(tmp_path / "run", "settle"), CONFIG.grid.places
+    # n draws from K equal chances have, by Miller and Madow, (K - 1) / 2n nats less; a line is an epoch.
+    expected = math.log(places) - (places - 1) / (2 * len(scenes()))
+    for line in lines:
+        assert len(line) == PRESET.looks
+        assert line == pytest.approx([expected] * PRESET.looks, abs=0.12)
+    assert len(lines) == 4
+    assert not said
+
+
+def _stare(model: Recogniser, batch: Batch, numbers: Draw, objective: Objective) -> Outcome:
+    """A first look at random and all others at the same place."""
+    places = random_places(numbers, objective.looks).clone()
+    places[1:] = 7
+    beliefs, _ = believe(model, batch, places)
+    return classified(model, beliefs, model.grid.locations()[places], batch, numbers, objective)
+
+
+def test_a_policy_that_looks_at_one_place_has_no_entropy_and_is_complained_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phase = replace(METHODS["random"].phases[1], name="stare", loss=_stare)
+    monkeypatch.setitem(METHODS, "made up", replace(METHODS["random"], phases=(phase,)))
+    said: list[str] = []
+    run(tmp_path / "run", method="made up", around=Surroundings(complain=said.append))
+    lines = _read(tmp_path / "run", "stare")
+    assert len(lines) == 4
+    for line in lines:
+        assert line[0] > 2.0
+        assert line[1:] == [0.0] * (PRESET.looks - 1)
+    assert said == ["phase 1, step 6: look 1 falls on 1.0 places in all scenes together; the policy has collapsed"]
+
+
+def test_a_phase_is_told_how_much_of_it_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[float] = []
+
+    def listening(model: Recogniser, batch: Batch, numbers: Draw, objective: Objective) -> Outcome:
+        told.append(float(batch.progress))
+        return _stare(model, batch, numbers, objective)
+
+    phase = replace(METHODS["random"].phases[1], loss=listening)
+    monkeypatch.setitem(METHODS, "made up", replace(METHODS["random"], phases=(phase,)))
+    steps = count(1)
+    with pytest.raises(Stopped):
+        run(tmp_path / "run", method="made up", around=Surroundings(asked_to_stop=lambda: next(steps) == 5))
+    run(tmp_path / "run", method="made up")
+    assert told == pytest.approx([step / 24 for step in range(24)])
+
+
+def test_a_method_that_looks_at_nothing_has_no_entropy_and_is_no_collapse(tmp_path: Path) -> None:
+    said: list[str] = []
+    run(tmp_path / "run", method="cnn", around=Surroundings(complain=said.append))
+    assert _read(tmp_path / "run", "see all") == [[], []]
+    assert not said
 
 
 def test_the_cycle_rises_for_a_fifth_and_falls_to_nearly_nothing() -> None:

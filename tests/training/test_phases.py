@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -8,8 +9,8 @@ from infogaze import build
 from infogaze.belief import Belief
 from infogaze.model import Model
 from infogaze.posterior import FlowLayer
-from infogaze.training.phases import Batch, Draw, Objective, draw
-from infogaze.training.three_phases import PHASES, imagine, initialise_posterior, recognise, refine
+from infogaze.training.phases import Batch, Draw, Objective, believe, draw, random_places, visited
+from infogaze.training.three_phases import PHASES, imagine, prepare_to_imagine, recognise, refine
 from tests.tiny import CONFIG
 
 LOOKS = 4
@@ -113,6 +114,33 @@ def test_a_loss_is_the_mean_of_its_parts_losses(phase: int) -> None:
     torch.testing.assert_close(loss(net, whole, numbers, OBJECTIVE).loss, torch.stack(parts).mean())
 
 
+def test_visited_counts_the_looks_on_each_place_or_next_to_it() -> None:
+    generator = torch.Generator().manual_seed(0)
+    last = torch.tensor([CONFIG.height - CONFIG.glimpse, CONFIG.width - CONFIG.glimpse])
+    locations = (torch.rand(LOOKS, 50, 2, generator=generator) * (last + 1)).long()
+    counts = visited(locations, CONFIG.grid)
+    expected = torch.zeros(LOOKS, CONFIG.grid.places)
+    for look in range(LOOKS):
+        for scene in range(50):
+            expected[look, CONFIG.grid.nearest(locations[look, scene])] += 1
+    assert torch.equal(counts, expected)
+    assert counts.sum(1).tolist() == [50.0] * LOOKS
+    where = torch.tensor([[[0, 0], [2, 0], [0, 0], [9, 7]]])  # places are 2 apart, the last at row 8 and column 6
+    assert visited(where, CONFIG.grid).nonzero().tolist() == [
+        [0, 0],
+        [0, CONFIG.grid.cols],
+        [0, CONFIG.grid.places - 1],
+    ]
+
+
+@pytest.mark.parametrize("phase", [0, 1, 2])
+def test_a_phase_tells_where_its_looks_fell(phase: int) -> None:
+    net = model()
+    told = PHASES[phase].loss(net, batch(), drawn(phase, net), OBJECTIVE).visited
+    assert told.shape == (LOOKS, CONFIG.grid.places)
+    assert told.sum(1).tolist() == [6.0] * LOOKS
+
+
 def test_a_phase_draws_no_numbers_it_does_not_need() -> None:
     numbers = drawn(0, model())
     assert numbers.anywhere.shape == (6, LOOKS, 2)
@@ -133,10 +161,19 @@ def test_dropout_hides_the_stated_share_of_the_belief_and_keeps_its_mean() -> No
 
 def test_the_posterior_starts_from_the_first_batch() -> None:
     net = model()
-    initialise_posterior(net, batch(60), drawn(1, net, 60), OBJECTIVE)
+    prepare_to_imagine(net, batch(60), drawn(1, net, 60), OBJECTIVE)
     first = net.posterior.layers[0]
     assert isinstance(first, FlowLayer)
     assert first.norm.predict.bias.abs().sum() > 0
+
+
+def test_sigma_starts_at_the_spread_of_the_features() -> None:
+    # From sigma = 1 the posterior of small features collapses onto the prior before sigma has come down to them.
+    net, whole, numbers = model(), batch(60), drawn(1, model(), 60)
+    prepare_to_imagine(net, whole, numbers, OBJECTIVE)
+    _, seen = believe(net, whole, random_places(numbers, LOOKS))
+    known = np.var(seen.detach().flatten(0, 1).numpy(), axis=0, ddof=1).mean()
+    assert float(net.log_variance.detach().exp()) == pytest.approx(known, rel=1e-4)
 
 
 def _plain_beliefs(net: Model, whole: Batch, places: Tensor) -> tuple[list[Belief], list[Tensor]]:

@@ -13,6 +13,7 @@ import infogaze
 from infogaze import METHODS
 from infogaze.cli import main
 from infogaze.commands.train import MethodName, PresetName, RecipeName
+from infogaze.model import build
 from infogaze.presets import PRESETS
 from infogaze.training.recipe import RECIPES, PhaseRecipe, Recipe
 
@@ -54,6 +55,73 @@ def test_a_phase_can_be_run_alone_from_the_phase_before(arrays: Path, tmp_path: 
     first, rest, whole = (infogaze.load(tmp_path / name).model.state_dict() for name in ("one", "rest", "all"))
     assert all(torch.equal(rest[name], whole[name]) for name in whole), "in two runs as in one"
     assert not torch.equal(first["decoder.last.weight"], whole["decoder.last.weight"])
+
+
+SHARING = [name for name in METHODS if name not in {"random", "attention", "cnn"}]
+"""The methods whose phase 1 is that of Random. With self-attention R is another, and the CNN has no phase 1."""
+
+
+@pytest.mark.parametrize("method", SHARING)
+def test_a_method_from_the_shared_phase_1_is_bit_for_bit_the_method_in_one_go(
+    method: str, arrays: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(RECIPES, "smoke", replace(TINY, average=0.9))
+    train(arrays, tmp_path / "shared", "--method", "random", "--phases", "1", "--seed", "3")
+    later = [str(number + 2) for number in range(len(METHODS[method].phases) - 1)]
+    begun = ["--phases", *later, "--start-from", str(tmp_path / "shared")]
+    train(arrays, tmp_path / "rest", "--method", method, "--seed", "3", *begun)
+    train(arrays, tmp_path / "all", "--method", method, "--seed", "3")
+    rest, whole = (infogaze.load(tmp_path / name) for name in ("rest", "all"))
+    assert rest.method == whole.method == method
+    states = rest.model.state_dict(), whole.model.state_dict()
+    assert states[0].keys() == states[1].keys()
+    for name, value in states[0].items():
+        assert torch.equal(value, states[1][name]), name
+
+
+def test_what_a_phase_does_not_train_is_as_the_seed_made_it(arrays: Path, tmp_path: Path) -> None:
+    train(arrays, tmp_path / "run", "--phases", "1", "--seed", "3")
+    agent = infogaze.load(tmp_path / "run")
+    assert agent.config is not None
+    for seed in (3, 0):
+        fresh = build(agent.config, seed).decoder.state_dict()
+        kept = [
+            torch.equal(value, fresh[name]) for name, value in agent.model.get_submodule("decoder").state_dict().items()
+        ]
+        assert all(kept) == (seed == 3)
+
+
+def refused(capsys: pytest.CaptureFixture[str], arrays: Path, out: Path, *more: str) -> str:
+    """The one line of a refusal."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        train(arrays, out, *more)
+    assert stop.value.code == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    return said
+
+
+def test_a_start_that_does_not_fit_is_refused_in_one_line(
+    arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(arrays, tmp_path / "shared", "--method", "random", "--phases", "1")
+    train(arrays, tmp_path / "flat", "--method", "gaussian", "--phases", "1")
+    shared, flat = ["--start-from", str(tmp_path / "shared")], ["--start-from", str(tmp_path / "flat")]
+    for method in ("attention", "cnn"):
+        said = refused(capsys, arrays, tmp_path / method, "--method", method, *shared)
+        assert f"shared: a model of other sizes than digits by {method} on this data" in said
+    said = refused(capsys, arrays, tmp_path / "three", "--phases", "3", *shared)
+    assert "shared: a model by random; phase 3 goes on from one by infogaze, of the same sizes" in said
+    said = refused(capsys, arrays, tmp_path / "other", "--phases", "3", *flat)
+    assert "flat: a model by gaussian; phase 3 goes on from one by infogaze, of the same sizes" in said
+    assert not (tmp_path / "other").exists(), (
+        "a refused start leaves no folder that the mended command would stumble over"
+    )
+    said = refused(capsys, arrays, tmp_path / "third", "--method", "ram", "--phases", "2", "3", *shared)
+    assert "phases are (2, 3); some of 1, 2 in order are allowed for ram" in said
+    said = refused(capsys, arrays, tmp_path / "second", "--method", "cnn", "--phases", "2", *shared)
+    assert "phases are (2,); some of 1 in order are allowed for cnn" in said
 
 
 def test_wrong_calls_are_one_line_and_exit_code_2(

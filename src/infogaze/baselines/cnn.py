@@ -76,15 +76,16 @@ class PictureBackbone(Backbone):
     def update(self, belief: Belief, content: Float[Tensor, "*batch f"], locations: Num[Tensor, "*places 2"]) -> Belief:
         """The picture with these glimpses put in where they were seen, to the nearest pixel."""
         grid, side = self.grid, self.grid.glimpse
-        canvas = belief.hidden.unflatten(-1, (self.channels, grid.height, grid.width)).clone()  # [B, C, H, W]
+        shape = torch.broadcast_shapes(belief.hidden.shape[:-1], content.shape[:-1], locations.shape[:-1])
+        canvas = belief.hidden.expand(*shape, -1).reshape(-1, self.channels, grid.height, grid.width).clone()
+        pixels = content.expand(*shape, -1).reshape(-1, self.channels, side, side).to(canvas.dtype)
+        corner = locations.round().long().expand(*shape, 2).reshape(-1, 2)
         span = torch.arange(side, device=canvas.device)
-        corner = locations.round().long() if locations.is_floating_point() else locations
-        rows = corner[:, 0, None, None] + span[:, None]  # [B, g, 1]
-        cols = corner[:, 1, None, None] + span  # [B, 1, g]
+        rows = corner[:, 0, None, None] + span[:, None]  # [N, g, 1]
+        cols = corner[:, 1, None, None] + span  # [N, 1, g]
         scene = torch.arange(len(canvas), device=canvas.device)[:, None, None]
-        pixels = content.unflatten(-1, (self.channels, side, side)).to(canvas.dtype)
         canvas.movedim(1, -1)[scene, rows, cols] = pixels.movedim(1, -1)
-        return Belief(canvas.flatten(1), belief.memory)
+        return Belief(canvas.view(*shape, -1), belief.memory)
 
     def classify(self, belief: Belief) -> Float[Tensor, "*batch classes"]:
         """What the network says of the picture."""
@@ -111,6 +112,6 @@ def see_all(model: Recogniser, batch: Batch, draw: Draw, objective: Objective) -
 PHASES = (
     Phase(
         "see all", see_all, lambda model: model.parameters(), frozenset(),
-        length=lambda recipe: recipe.whole, rate=0,
+        length=lambda recipe: recipe.whole, rate=0, looks=False,
     ),
 )  # fmt: skip

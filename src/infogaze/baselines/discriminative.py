@@ -101,7 +101,9 @@ def estimate(model: Valuer, batch: Batch, draw: Draw, objective: Objective) -> O
         happened = loss[:-1] - loss[1:]
     before = Belief(beliefs.hidden[:-1], beliefs.memory[:-1])
     guessed = model.value(before).gather(2, places[1:, :, None]).squeeze(2)  # [T - 1, B]
-    return Outcome(told.loss + functional.mse_loss(guessed, happened), told.accuracy, told.visited)
+    # A budget of one look leaves nothing to value.
+    error = functional.mse_loss(guessed, happened) if len(happened) else guessed.sum()
+    return Outcome(told.loss + error, told.accuracy, told.visited)
 
 
 def log_likelihood(log_probabilities: Float[Tensor, "T B classes"], labels: Int[Tensor, " B"]) -> Float[Tensor, "T B"]:

@@ -3,9 +3,10 @@
 The policy is Gaussian over continuous locations on the scale from -1 to 1, l_t ~ N(tanh(W h_{t-1}), s^2), with s fixed. With the reward
 r = 1 where the last prediction is right, and 0 elsewhere, the loss of a batch is their equations 1 and 3:
 
-    CE(y, p_T)  -  mean_t log pi(l_t | h_{t-1}) (r - b_t)  +  mean_t (r - b_t)^2,      b_t = w . h_{t-1},
+    CE(y, p_T)  -  mean_t log pi(l_t | h_{t-1}) (r - b_t)  +  mean_t (r - b_t)^2,      b_t = w . h_{t-1}.
 
-where no gradient passes through (r - b_t) into the policy, nor from the baseline's error into the state. The first look is at random.
+As there, the state learns from the cross-entropy alone, the controller from REINFORCE and the baseline from its error, and no gradient
+passes through (r - b_t) into the policy. The first look is at random.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from infogaze.training.phases import (
 )
 from infogaze.training.three_phases import RECOGNISE
 
-SPREAD = 0.2
-"""s: a tenth of the way across the scene."""
+SPREAD = 0.3
+"""s: three twentieths of the way across the scene."""
 
 
 class Ram(Recogniser):
@@ -49,8 +50,8 @@ class Ram(Recogniser):
         self.baseline = nn.Linear(belief_size, 1)
 
     def aim(self, belief: Belief) -> Float[Tensor, "*batch 2"]:
-        """The policy's mean: row and column on the scale from -1 to 1."""
-        return torch.tanh(self.controller(belief.hidden).float())
+        """The policy's mean: row and column on the scale from -1 to 1. The state does not learn from where it led."""
+        return torch.tanh(self.controller(belief.hidden.detach()).float())
 
     def expect(self, belief: Belief) -> Float[Tensor, "*batch"]:
         """b_t, the reward that is expected; the state does not learn from its error."""
@@ -58,9 +59,9 @@ class Ram(Recogniser):
 
     def pixel(self, coordinates: Float[Tensor, "*batch 2"]) -> Int[Tensor, "*batch 2"]:
         """The nearest pixel whose glimpse is inside the scene."""
-        last = torch.stack([coordinates.new_tensor(self.grid.height - self.grid.glimpse),
-                            coordinates.new_tensor(self.grid.width - self.grid.glimpse)])  # fmt: skip
-        return ((coordinates.clamp(-1.0, 1.0) + 1.0) / 2.0 * last).round().long()
+        grid, share = self.grid, (coordinates.clamp(-1.0, 1.0) + 1.0) / 2.0
+        rows, cols = share[..., 0] * (grid.height - grid.glimpse), share[..., 1] * (grid.width - grid.glimpse)
+        return torch.stack([rows, cols], -1).round().long()
 
 
 def with_controller(config: ModelConfig) -> Ram:

@@ -40,7 +40,7 @@ RecipeName = Literal["paper", "fast", "quickstart", "smoke"]
 
 @dataclass(frozen=True)
 class Train:
-    """Train a model in three phases, and write it to OUT together with its metrics and checkpoints.
+    """Train a model, phase by phase, and write it to OUT together with its metrics and checkpoints.
 
     The same command again goes on where the run was stopped or killed. OUT belongs to one configuration; another one is refused. OUT itself
     is then a model folder: `infogaze.load(OUT)` and `infogaze look --model OUT` open it. Under torchrun it trains in several processes.
@@ -83,8 +83,8 @@ class Train:
         with processes(chosen_device(self.device)) as (share, device):
             with first_process_first(share):
                 config, images = self._resolved()
+                model = self._begin(config).to(device)
                 folder = RunFolder(self.out, config)
-            model = self._begin(config).to(device)
             if share.world > 1 and device.type == "cuda":
                 model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
             self._train(model, images, config, folder, share)
@@ -155,7 +155,8 @@ class Train:
             )
         if config.phases[0] > 2:
             raise ValueError(
-                f"{self.start_from}: a model by {source.method}, and phase {config.phases[0]} goes on from one by {self.method}"
+                f"{self.start_from}: a model by {source.method}; phase {config.phases[0]} goes on from one by {self.method}, of the "
+                "same sizes"
             )
         model.backbone.load_state_dict(theirs)
         return model

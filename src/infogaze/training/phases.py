@@ -101,6 +101,8 @@ class Phase:
     """Whether the method's own policy chooses the looks of scenes held out while it runs, or chance."""
     prepare: Callable[[Any, Batch, Draw, Objective], None] | None = None
     """What happens to the model before the first step."""
+    looks: bool = True
+    """Whether scenes are looked at; otherwise they are seen whole, once."""
 
 
 def after_recognising(recipe: Recipe) -> PhaseRecipe:

@@ -56,7 +56,7 @@ RECIPES: dict[str, Recipe] = {
         schedule="plateau", betas=(0.9, 0.999), weight_decay=0.0,
     ),
     "fast": Recipe(
-        PhaseRecipe(600, 1024, 4e-3), PhaseRecipe(30, 1024, 2e-3), PhaseRecipe(30, 1024, 1e-3), PhaseRecipe(80, 512, 3e-3),
+        PhaseRecipe(1200, 1024, 4e-3), PhaseRecipe(40, 1024, 2e-3), PhaseRecipe(120, 1024, 1e-3), PhaseRecipe(80, 512, 3e-3),
         weight_decay=0.1, average=0.999, precision="bfloat16", augmentation=Augmentation(brightness=0.2, contrast=0.2, saturation=0.2),
     ),
     "quickstart": Recipe(

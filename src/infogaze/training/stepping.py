@@ -105,7 +105,7 @@ class Stepper:
         self.generator = torch.Generator(device).manual_seed(seed)
         zeros = {
             "loss": (),
-            "accuracy": (objective.looks,),
+            "accuracy": (objective.looks if phase.looks else 1,),
             "visited": (objective.looks, model.grid.places),
             "steps": (),
             "skipped": (),

@@ -64,10 +64,15 @@ def refine(model: Model, batch: Batch, draw: Draw, objective: Objective) -> Outc
 
 
 @torch.no_grad()
-def initialise_posterior(model: Model, batch: Batch, draw: Draw, objective: Objective) -> None:
-    """Before phase 2: set the flow's ActNorms from a first batch of beliefs and the numbers drawn for it."""
+def prepare_to_imagine(model: Model, batch: Batch, draw: Draw, objective: Objective) -> None:
+    """Before phase 2: set sigma^2 and the flow's ActNorms from a first batch and the numbers drawn for it.
+
+    sigma^2 begins at the variance of the features. From one, an optimiser would take thousands of steps down to it, and until then
+    errors weigh so little that imagining anything but the mean does not pay: the posterior falls onto the prior, and stays there.
+    """
     model.eval()
-    beliefs, _ = believe(model, batch, random_places(draw, objective.looks))
+    beliefs, seen = believe(model, batch, random_places(draw, objective.looks))
+    model.log_variance.copy_(seen.flatten(0, 1).float().var(0).mean().clamp(min=1e-8).log())
     model.posterior.initialise(beliefs.hidden.flatten(0, 1), draw.latent.movedim(1, 0).flatten(0, 1))
 
 
@@ -85,7 +90,7 @@ PHASES: tuple[Phase, Phase, Phase] = (
     RECOGNISE,
     Phase(
         "imagine", imagine, _imagining, frozenset({"places", "latent"}),
-        length=lambda recipe: recipe.imagine, rate=1, prepare=initialise_posterior,
+        length=lambda recipe: recipe.imagine, rate=1, prepare=prepare_to_imagine,
     ),
     Phase(
         "refine", refine, lambda model: model.parameters(), frozenset({"places", "explore", "latent", "dropout"}),

@@ -21,5 +21,6 @@ class Bars:
             )
             return
         looks = " ".join(f"{100 * share:.0f}" for share in step.accuracy)
-        note = f"loss {step.loss:.2f}, right by look {looks} %" if looks else ""
+        right = "right" if len(step.accuracy) == 1 else "right by look"
+        note = f"loss {step.loss:.2f}, {right} {looks} %" if looks else ""
         self._bars[step.phase].advance(step.scenes, note)
