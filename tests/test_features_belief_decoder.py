@@ -16,7 +16,7 @@ from infogaze.backbone import Backbone
 from infogaze.belief import AttentiveBeliefUpdate, BeliefUpdate
 from infogaze.classifier import Classifier
 from infogaze.decoder import Decoder, growth
-from infogaze.features import GlimpseFeatures, grid_content, to_pixels
+from infogaze.features import GlimpseFeatures, Residual, grid_content, to_pixels
 from infogaze.sensing import extract
 
 TINY = ModelConfig(
@@ -424,3 +424,29 @@ def test_digits_are_not_mirrored() -> None:
 def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"'cifar11'; there are svhn, cifar10"):
         preset("cifar11")
+
+
+def test_residual_blocks_deepen_f_and_leave_its_sizes() -> None:
+    plain, deep = build(TINY), build(replace(TINY, glimpse_residuals=2))
+    glimpses = torch.rand(3, TINY.channels, TINY.glimpse, TINY.glimpse) * 2 - 1
+    assert deep.backbone.features(glimpses).shape == plain.backbone.features(glimpses).shape
+    blocks = [part for part in deep.modules() if isinstance(part, Residual)]
+    assert len(blocks) == 2 * len(TINY.glimpse_widths)
+    deep.eval()
+    before = deep.backbone.features(glimpses)
+    for block in blocks:
+        for parameter in block.parameters():
+            parameter.data.zero_()  # a block that changes nothing hands on what it was given
+    for part, same in zip(
+        (
+            part
+            for part in deep.backbone.get_submodule("feature_network").modules()
+            if type(part) is torch.nn.Conv2d and part.padding == (0, 0)
+        ),
+        (part for part in plain.backbone.get_submodule("feature_network").modules() if type(part) is torch.nn.Conv2d),
+        strict=True,
+    ):
+        same.load_state_dict(part.state_dict())
+    after = deep.backbone.features(glimpses)
+    torch.testing.assert_close(after, plain.eval().backbone.features(glimpses))
+    assert not torch.allclose(before, after)
