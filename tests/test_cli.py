@@ -21,6 +21,7 @@ from infogaze.commands.look import read_scene
 from infogaze.data.options import Options
 from infogaze.data.reading import in_memory
 from infogaze.data.registry import read_set
+from infogaze.methods import build_for
 from tests.tiny import CONFIG, tiny_agent
 
 
@@ -184,3 +185,18 @@ def test_the_installed_command_answers() -> None:
     )
     for command in COMMANDS:
         assert command in done.stdout
+
+
+@pytest.mark.parametrize("method", ["ram", "discriminative", "cnn"])
+def test_look_chooses_as_the_models_own_method_does(
+    method: str, tmp_path: Path, picture: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = infogaze.preset("digits").model
+    names = [str(digit) for digit in range(10)]
+    infogaze.save(infogaze.Agent(build_for(method, sizes), names, config=sizes, method=method), tmp_path / "model")
+    asked = ["look", str(picture), "--model", str(tmp_path / "model"), "--out", str(tmp_path / "look.png")]
+    main(asked)
+    assert (tmp_path / "look.png").exists()
+    capsys.readouterr()
+    line = refused(capsys, *asked, "--policy", "gain")
+    assert f"a model by {method} imagines nothing; own, random or raster is allowed" in line

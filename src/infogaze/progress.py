@@ -35,6 +35,8 @@ class Bar:
 
     def advance(self, units: int, note: str = "") -> None:
         """So many units more are done."""
+        if self._done >= self._total:
+            return
         self._done = min(self._done + units, self._total)
         if self._bars is not None and self._task is not None:
             self._bars.update(self._task, completed=self._done, note=note)

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from infogaze.agent import Agent
 from infogaze.data.pictures import fit_picture, open_picture, pixels_of
-from infogaze.policies import GainPolicy, Policy, RandomPolicy, RasterPolicy
+from infogaze.methods import METHODS
+from infogaze.policies import Policy, RandomPolicy, RasterPolicy
 from infogaze.report.rollout import rollout_figure
 from infogaze.report.style import png
 from infogaze.sensing import ImageSensor
@@ -38,8 +39,8 @@ class LookAt:
     """Where the rollout picture goes."""
     budget: int | None = None
     """The most looks; the model's own budget if not given."""
-    policy: Literal["gain", "random", "raster"] = "gain"
-    """How the looks are chosen."""
+    policy: Literal["own", "gain", "random", "raster"] = "own"
+    """How the looks are chosen: as the model's method does, or by expected gain, at random, row by row."""
     samples: int | None = None
     """Scenes imagined behind each gain map; the model's own number if not given."""
     stop_at: float | None = None
@@ -51,14 +52,9 @@ class LookAt:
         """Look, print a line a look, write the picture."""
         agent = load(self.model)
         scene = read_scene(self.image, agent)
-        policies: dict[str, Policy] = {
-            "gain": GainPolicy(agent.samples if self.samples is None else self.samples),
-            "random": RandomPolicy(),
-            "raster": RasterPolicy(),
-        }
         stop = None if self.stop_at is None else Confident(self.stop_at)
         sensor = ImageSensor(scene[None], agent.model.grid.glimpse)
-        episode = agent.run(sensor, self.budget, seed=self.seed, policy=policies[self.policy], stop=stop)
+        episode = agent.run(sensor, self.budget, seed=self.seed, policy=self._policy(agent), stop=stop)
         print("look  row  col  label            probability  entropy, nats")
         for number, look in enumerate(episode.history):
             row, col = look.location[0].tolist()
@@ -82,6 +78,18 @@ class LookAt:
         print(
             f"{agent.classes[int(episode.probabilities[0].argmax())]}, from {seen:.0f} % of the scene; drawn in {self.out}"
         )
+
+    def _policy(self, agent: Agent) -> Policy:
+        samples = agent.samples if self.samples is None else self.samples
+        if self.policy == "random":
+            return RandomPolicy()
+        if self.policy == "raster":
+            return RasterPolicy()
+        if self.policy == "gain" and not METHODS[agent.method].imagines:
+            raise ValueError(
+                f"policy is 'gain', and a model by {agent.method} imagines nothing; own, random or raster is allowed"
+            )
+        return METHODS[agent.method].policy(samples)
 
 
 def read_scene(path: Path, agent: Agent) -> UInt8[Tensor, "C H W"]:
