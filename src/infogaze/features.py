@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor, nn
 
-from infogaze.sensing import GlimpseGrid, extract_grid
+from infogaze.sensing import GlimpseGrid
 
 
 class Residual(nn.Module):
@@ -62,11 +62,6 @@ class GlimpseFeatures(nn.Module):
     ) -> Float[Tensor, "*batch f"]:
         """F(g, l)."""
         return self.content(glimpses) + self.place(locations)
-
-
-def grid_content(features: GlimpseFeatures, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B L f"]:
-    """The content features of every grid glimpse of complete images, pixels in [-1, 1]."""
-    return features.content(extract_grid(images, features.grid))
 
 
 def to_pixels(values: Num[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:

@@ -14,11 +14,22 @@ from torch import Tensor
 from torchvision.transforms import RandomResizedCrop
 from torchvision.transforms.v2 import functional as reference
 
-from infogaze.data.augment import NUMBERS, Augmentation, Draw, augment, crop, draw, draw_from, transform
+from infogaze.data.augment import NUMBERS, Augmentation, Draw, crop, draw_from, transform
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 PAPER = Augmentation()
 ADJUST = (reference.adjust_brightness, reference.adjust_contrast, reference.adjust_saturation)
+
+
+def draw(augmentation: Augmentation, count: int, height: int, width: int, generator: torch.Generator) -> Draw:
+    """What happens to `count` images, drawn on the generator's device."""
+    uniform = torch.rand(count, NUMBERS, generator=generator, device=generator.device)
+    return draw_from(uniform, augmentation, height, width)
+
+
+def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generator) -> Tensor:
+    """As a training step does it."""
+    return transform(images / 255.0, draw(augmentation, len(images), images.shape[2], images.shape[3], generator))
 
 
 def generator(seed: int, device: str = "cpu") -> torch.Generator:

@@ -6,7 +6,7 @@ from sklearn.metrics import log_loss
 from torch import Tensor
 from torchmetrics.functional.classification import multiclass_calibration_error
 
-from infogaze.evaluation.calibration import expected_calibration_error, negative_log_likelihood, reliability
+from infogaze.evaluation.calibration import expected_calibration_error, reliability, surprise
 
 
 def _guesses(sharpness: float) -> tuple[Tensor, Tensor]:
@@ -54,11 +54,11 @@ def test_the_calibration_error_is_the_distance_from_the_diagonal_of_the_diagram(
 
 def test_the_negative_log_likelihood_is_in_nats() -> None:
     even = torch.full((4, 2, 8), 1 / 8).log()
-    assert negative_log_likelihood(torch.arange(4), even).tolist() == pytest.approx([2.0794415] * 2)  # log 8
+    assert surprise(torch.arange(4), even).double().mean(0).tolist() == pytest.approx([2.0794415] * 2)  # log 8
 
 
 def test_the_negative_log_likelihood_is_sklearns_log_loss() -> None:
     labels, log_probabilities = _guesses(2.0)
     exact = log_probabilities.double().log_softmax(-1)  # sums of one to more digits than float32 has, or sklearn warns
     theirs = [log_loss(labels, look.exp(), labels=range(5)) for look in exact.unbind(1)]
-    assert negative_log_likelihood(labels, exact).tolist() == pytest.approx(theirs)
+    assert surprise(labels, exact).double().mean(0).tolist() == pytest.approx(theirs)

@@ -1,6 +1,6 @@
 """The paper's augmentation (appendix B), batched on the device: random crop and scale, then flip, then colour jitter.
 
-What is drawn (`draw`) is apart from what is done (`transform`), so that images can be held to torchvision's functions.
+What is drawn (`draw_from`) is apart from what is done (`transform`), so that images can be held to torchvision's functions.
 Both are free of host synchronisation and of shapes that depend on data: they compile whole and fit a CUDA graph.
 """
 
@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int, UInt8
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
@@ -61,20 +61,6 @@ class Draw:
     """Of brightness, contrast and saturation."""
     turn: Int[Tensor, "B 3"]
     """When brightness, contrast and saturation have their turn: a permutation of 0, 1, 2."""
-
-
-def augment(
-    images: UInt8[Tensor, "B C H W"], augmentation: Augmentation, generator: torch.Generator
-) -> Float[Tensor, "B C H W"]:
-    """Augmented images with pixels in [0, 1]."""
-    drawn = draw(augmentation, len(images), images.shape[2], images.shape[3], generator)
-    return transform(images / 255.0, drawn)
-
-
-def draw(augmentation: Augmentation, count: int, height: int, width: int, generator: torch.Generator) -> Draw:
-    """Draw for `count` images, on the generator's device."""
-    uniform = torch.rand(count, NUMBERS, generator=generator, device=generator.device)
-    return draw_from(uniform, augmentation, height, width)
 
 
 def draw_from(uniform: Float[Tensor, "B numbers"], augmentation: Augmentation, height: int, width: int) -> Draw:

@@ -43,13 +43,10 @@ def expected_calibration_error(
     return (confidence - right).abs().sum(-1) / len(labels)
 
 
-def negative_log_likelihood(
-    labels: Int[Tensor, " N"], log_probabilities: Float[Tensor, "N T classes"]
-) -> Float[Tensor, " T"]:
-    """Minus the mean log probability of the true label after each look, in nats."""
-    looks = log_probabilities.shape[1]
-    true = log_probabilities.gather(2, labels[:, None, None].expand(-1, looks, 1))[..., 0]  # [N, T]
-    return -true.double().mean(0)
+def surprise(labels: Int[Tensor, " N"], log_probabilities: Float[Tensor, "N T classes"]) -> Float[Tensor, "N T"]:
+    """Minus the log probability of the true label after each look, in nats; its mean is the negative log-likelihood."""
+    true = labels[:, None, None].expand(-1, log_probabilities.shape[1], 1)
+    return -log_probabilities.gather(2, true)[..., 0]
 
 
 def _sums(labels: Tensor, log_probabilities: Tensor, bins: int) -> Tensor:

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from infogaze.evaluation.accuracy import balanced_accuracy
-from infogaze.evaluation.calibration import Reliability, expected_calibration_error, reliability
+from infogaze.evaluation.calibration import Reliability, expected_calibration_error, reliability, surprise
 from infogaze.evaluation.honesty import happened
 from infogaze.evaluation.records import Records
 from infogaze.evaluation.uncertainty import class_entropy
@@ -45,7 +45,6 @@ class Summary:
 def summary(records: Records) -> Summary:
     """All that figures need of these records."""
     labels, log_probabilities = records.labels, records.log_probabilities
-    true = labels[:, None, None].expand(-1, log_probabilities.shape[1], 1)
     return Summary(
         labels,
         records.named,
@@ -53,7 +52,7 @@ def summary(records: Records) -> Summary:
         records.expected,
         happened(log_probabilities),
         class_entropy(log_probabilities),
-        -log_probabilities.gather(-1, true)[..., 0],
+        surprise(labels, log_probabilities),
         balanced_accuracy(labels, records.named),
         expected_calibration_error(labels, log_probabilities),
         reliability(labels, log_probabilities[:, -1]),
