@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TypeVar
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -345,6 +346,28 @@ def test_on_seven_by_seven_the_decoder_computes_table_one() -> None:
         maps = flat.view_as(maps) * weight + bias
     maps = functional.conv2d(maps, decoder.last.weight, decoder.last.bias, padding=1)
     torch.testing.assert_close(decoder(z), maps.flatten(2).mT)
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(7, 7), (3, 4), (1, 9)])
+@pytest.mark.parametrize("spread", [0.02, 3.0])
+def test_the_decoder_begins_at_the_mean_and_the_spread_it_is_asked_for(rows: int, cols: int, spread: float) -> None:
+    decoder = _decoder(rows, cols)
+    z, mean = _normal(40, 4), 2 * _normal(5, seed=1)
+    assert abs(float(decoder(z).detach().flatten(0, 1).var(0).mean().sqrt()) / spread - 1) > 0.1, "it has to change"
+    decoder.initialise(z, mean, torch.tensor(spread).double())
+    content = decoder(z).detach().flatten(0, 1).numpy()
+    np.testing.assert_allclose(content.mean(0), mean.numpy(), rtol=0, atol=1e-6 * (1 + spread))
+    assert np.sqrt(content.var(0, ddof=1).mean()) == pytest.approx(spread, rel=1e-6)
+
+
+def test_beginning_there_scales_all_differences_between_samples_alike() -> None:
+    decoder = _decoder(3, 4)
+    z = _normal(40, 4)
+    before = decoder(z)
+    decoder.initialise(z, torch.zeros(5).double(), torch.tensor(0.25).double())
+    after = decoder(z)
+    ratio = (after[1:] - after[:1]) / (before[1:] - before[:1])
+    torch.testing.assert_close(ratio, ratio[0, 0, 0].expand_as(ratio))
 
 
 # Presets

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from infogaze.baselines import ram
-from infogaze.objectives import classification_loss, partial_vae_loss, reinforce_loss
+from infogaze.objectives import classification_loss, log_likelihood, partial_vae_loss, reinforce_loss
 from infogaze.posterior import Posterior
 
 
@@ -31,8 +32,10 @@ class Example:
         scenes = range(self.complete.shape[0])
         return torch.stack([torch.stack([self.complete[b, row[b]] for b in scenes]) for row in self.places])
 
-    def loss(self) -> Tensor:
-        return partial_vae_loss(self.imagined, self.seen, self.places, self.z, self.log_q, self.log_variance)
+    def loss(self, divergence: float | Tensor = 1.0) -> Tensor:
+        return partial_vae_loss(
+            self.imagined, self.seen, self.places, self.z, self.log_q, self.log_variance, divergence
+        )
 
 
 def _example(seed: int, looks: int = 4, scenes: int = 3, places: int = 6, size: int = 5, latent: int = 2) -> Example:
@@ -53,8 +56,8 @@ def _example(seed: int, looks: int = 4, scenes: int = 3, places: int = 6, size: 
     )
 
 
-def _equations_two_and_four(example: Example) -> float:
-    """The mean over looks and scenes of -log p(f_1:t | z) + log q(z | h_t) - log p(z), number by number."""
+def _equations_two_and_four(example: Example, weight: float = 1.0) -> float:
+    """The mean over looks and scenes of -log p(f_1:t | z) + weight * (log q(z | h_t) - log p(z)), number by number."""
     looks, scenes, places, size = example.imagined.shape
     variance = math.exp(example.log_variance.item())
     losses = []
@@ -68,7 +71,7 @@ def _equations_two_and_four(example: Example) -> float:
                         error = example.imagined[t, b, place, i].item() - example.complete[b, place, i].item()
                         minus_log_likelihood += 0.5 * (error**2 / variance + math.log(variance))
             log_prior = sum(-0.5 * value**2 - 0.5 * math.log(2 * math.pi) for value in example.z[t, b].tolist())
-            losses.append(minus_log_likelihood + example.log_q[t, b].item() - log_prior)
+            losses.append(minus_log_likelihood + weight * (example.log_q[t, b].item() - log_prior))
     return sum(losses) / len(losses)
 
 
@@ -81,6 +84,21 @@ def test_partial_vae_loss_is_equations_two_and_four(seed: int, looks: int, scene
 def test_partial_vae_loss_keeps_the_precision_it_is_given() -> None:
     example = _example(0)
     assert example.loss().item() == pytest.approx(_equations_two_and_four(example), rel=1e-12)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("kind", [float, torch.tensor])
+def test_the_divergence_alone_is_weighed(weight: float, kind: Callable[[float], float | Tensor]) -> None:
+    example = _example(3)
+    expected = _equations_two_and_four(example, weight)
+    assert example.loss(kind(weight)).item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_without_its_divergence_the_loss_does_not_care_how_likely_z_is() -> None:
+    example = _example(4)
+    moved = replace(example, z=example.z + 1, log_q=example.log_q - 3)
+    assert moved.loss(0.0).item() == example.loss(0.0).item()
+    assert moved.loss(0.5).item() != example.loss(0.5).item()
 
 
 def test_places_not_yet_seen_have_no_part_in_the_loss() -> None:
@@ -152,6 +170,13 @@ def test_classification_loss_does_not_care_how_memory_is_laid_out() -> None:
     scene_first = log_probabilities.movedim(1, 0).contiguous().movedim(0, 1)
     assert not scene_first.is_contiguous()
     torch.testing.assert_close(classification_loss(scene_first, labels), classification_loss(log_probabilities, labels))
+
+
+def test_log_likelihood_is_that_of_the_true_label_look_by_look() -> None:
+    log_probabilities = torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
+    labels = torch.tensor([0, 3, 2, 3, 1])
+    expected = [[float(log_probabilities[t, b, int(labels[b])]) for b in range(5)] for t in range(3)]
+    assert log_likelihood(log_probabilities, labels).tolist() == expected
 
 
 @dataclass(frozen=True)

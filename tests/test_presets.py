@@ -75,6 +75,10 @@ def test_the_digits_preset_builds_for_real() -> None:
         assert model.gain(belief, torch.zeros(2, 2, preset("digits").model.latent_size)).isfinite().all()
 
 
+def test_all_but_the_embedded_digits_have_hindsight() -> None:
+    assert {name for name in PRESETS if not preset(name).model.hindsight} == {"digits"}
+
+
 def test_digits_are_not_mirrored() -> None:
     # A mirrored digit is another digit, or none.
     assert {name for name in PRESETS if not preset(name).mirror} == {"svhn", "digits"}

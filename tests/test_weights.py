@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import infogaze
-from infogaze import Agent, ImageSensor, ModelFolderError
+from infogaze import Agent, ImageSensor, Model, ModelFolderError
 from infogaze.weights import bundled
-from tests.tiny import CONFIG, tiny_agent
+from tests.tiny import CONFIG, WITH_HINDSIGHT, tiny_agent
 
 
 @pytest.fixture
@@ -119,7 +119,9 @@ def test_a_folder_of_an_unknown_method_is_refused_and_one_from_before_there_were
     (folder / "model.json").write_text(json.dumps(description))
     assert infogaze.load(folder).method == "infogaze"
     rewrite(folder, method="guesswork")
-    with pytest.raises(ModelFolderError, match="no method is called 'guesswork'; there are infogaze, gaussian"):
+    with pytest.raises(
+        ModelFolderError, match="no method is called 'guesswork'; there are infogaze, no-hindsight, gaussian"
+    ):
         infogaze.load(folder)
     rewrite(folder, method="ram")
     with pytest.raises(ModelFolderError, match="the weights do not belong to this model"):
@@ -153,3 +155,61 @@ def test_bundled_models_load_and_know_their_classes() -> None:
     for name in bundled():
         agent = infogaze.load(name)
         assert len(agent.classes) > 1
+
+
+def test_a_model_with_hindsight_comes_back_with_its_gain(tmp_path: Path) -> None:
+    agent = tiny_agent(WITH_HINDSIGHT)
+    infogaze.save(agent, tmp_path)
+    again = infogaze.load(tmp_path)
+    assert again.config == WITH_HINDSIGHT
+    belief, noise = agent.model.backbone.start(2), torch.randn(3, 2, CONFIG.latent_size)
+    assert isinstance(agent.model, Model)
+    assert isinstance(again.model, Model)
+    gain = agent.model.gain(belief, noise)
+    assert torch.equal(again.model.gain(belief, noise), gain)
+    assert not torch.equal(gain, agent.model.imagined_gain(belief, noise))
+
+
+def test_a_folder_from_before_there_was_hindsight_has_none(folder: Path) -> None:
+    description = json.loads((folder / "model.json").read_text())
+    assert description["model"].pop("hindsight") is False
+    (folder / "model.json").write_text(json.dumps(description))
+    agent = infogaze.load(folder)
+    assert agent.config == CONFIG
+    assert isinstance(agent.model, Model)
+    assert agent.model.hindsight is None
+
+
+def test_weights_in_several_files_are_the_same_weights(tmp_path: Path) -> None:
+    agent = tiny_agent()
+    infogaze.save(agent, tmp_path / "model", largest_file=3_000)
+    files = sorted(path.name for path in (tmp_path / "model").glob("*.safetensors"))
+    assert len(files) > 2
+    assert files[0] == f"model-1-of-{len(files)}.safetensors"
+    largest = max(value.nbytes for value in agent.model.state_dict().values())
+    for name in files:
+        stored = load_file(tmp_path / "model" / name)
+        size = sum(value.nbytes for value in stored.values())
+        assert size <= 3_000 or (len(stored) == 1 and size <= largest)
+    again = infogaze.load(tmp_path / "model")
+    for name, value in agent.model.state_dict().items():
+        if not name.endswith(("between.weight", "from_elements.weight", "to_knots.weight")):
+            assert torch.equal(again.model.state_dict()[name], value), name
+
+
+def test_a_missing_or_damaged_file_of_several_is_named(tmp_path: Path) -> None:
+    infogaze.save(tiny_agent(), tmp_path / "model", largest_file=3_000)
+    last = max((tmp_path / "model").glob("*.safetensors"))
+    data = last.read_bytes()
+    last.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(ModelFolderError, match=f"{last.name}: damaged"):
+        infogaze.load(tmp_path / "model")
+    last.unlink()
+    with pytest.raises(ModelFolderError, match=f"{last.name}: missing"):
+        infogaze.load(tmp_path / "model")
+
+
+def test_saving_again_leaves_no_file_of_the_time_before(tmp_path: Path) -> None:
+    infogaze.save(tiny_agent(), tmp_path / "model", largest_file=3_000)
+    infogaze.save(tiny_agent(), tmp_path / "model")
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == ["model.json", "model.safetensors"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from infogaze import Agent, ModelConfig, build
@@ -10,6 +12,7 @@ CONFIG = ModelConfig(
     height=13, width=11, channels=2, classes=3, glimpse=4, stride=2, glimpse_widths=(4,),
     feature_size=5, belief_size=8, latent_size=4, flow_layers=2,
 )  # fmt: skip
+WITH_HINDSIGHT = replace(CONFIG, hindsight=True)
 
 
 def tiny_agent(config: ModelConfig = CONFIG, seed: int = 0, looks: int = 4, samples: int = 5) -> Agent:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
@@ -82,3 +83,10 @@ class Decoder(nn.Module):
         maps = self.layers(z.to(self.last.weight.dtype).reshape(-1, 1, 1, z.shape[-1]))  # [N, rows, cols, f]
         content = _convolve(self.last, maps)
         return content.reshape(*z.shape[:-1], self.grid.places, -1)
+
+    @torch.no_grad()
+    def initialise(self, z: Float[Tensor, "N d"], mean: Float[Tensor, " f"], spread: Float[Tensor, ""]) -> None:
+        """Scale and shift the last convolution so that these z give features of this mean and, on the whole, this standard deviation."""
+        bias = self.last.get_parameter("bias")
+        self.last.weight.mul_(spread / self(z).float().flatten(0, 1).var(0).mean().sqrt().clamp(min=1e-8))
+        bias.add_(mean - self(z).float().flatten(0, 1).mean(0))

@@ -9,6 +9,7 @@ from typing import Literal
 from infogaze.baselines import cnn, discriminative, ram, ram_plus, random_looks
 from infogaze.baselines.attention import with_attention
 from infogaze.baselines.gaussian import without_flows
+from infogaze.baselines.no_hindsight import without_hindsight
 from infogaze.baselines.oracle import Oracle
 from infogaze.model import ModelConfig, Recogniser, imagining, recognising, seeded
 from infogaze.policies import GainPolicy, Policy, RandomPolicy
@@ -38,6 +39,9 @@ class Method:
 
 METHODS: dict[str, Method] = {
     "infogaze": Method("looks where it expects to learn most", PHASES, imagining, GainPolicy, imagines=True),
+    "no-hindsight": Method(
+        "ours with gains as imagined, by equation 7 alone", PHASES, imagining, GainPolicy, sizes=without_hindsight, imagines=True
+    ),
     "gaussian": Method(
         "ours without flows", PHASES, imagining, GainPolicy, sizes=without_flows, imagines=True
     ),

@@ -16,6 +16,7 @@ from infogaze.classifier import Classifier
 from infogaze.decoder import Decoder
 from infogaze.features import GlimpseFeatures
 from infogaze.gain import Criterion, expected_information_gain
+from infogaze.hindsight import Hindsight, entropy
 from infogaze.posterior import Posterior
 from infogaze.sensing import GlimpseGrid
 
@@ -59,6 +60,8 @@ class ModelConfig:
     """Hops of structured self-attention in R; 0 is the plain update."""
     glimpse_residuals: int = 0
     """Residual blocks after each 3x3 convolution of F_g; the paper's network has none."""
+    hindsight: bool = False
+    """Whether gains are corrected by what looks turned out to be worth in phase 3; the paper's are not."""
 
     def __post_init__(self) -> None:
         positive = ("channels", "feature_size", "belief_size", "latent_size", "spline_bins")
@@ -108,10 +111,18 @@ class Recogniser(nn.Module):
 class Model(Recogniser):
     """A backbone that sees and names, a Partial VAE that imagines, and the gain that follows from both."""
 
-    def __init__(self, grid: GlimpseGrid, backbone: Backbone, posterior: Posterior, decoder: Decoder) -> None:
+    def __init__(
+        self,
+        grid: GlimpseGrid,
+        backbone: Backbone,
+        posterior: Posterior,
+        decoder: Decoder,
+        hindsight: Hindsight | None = None,
+    ) -> None:
         super().__init__(grid, backbone)
         self.posterior = posterior
         self.decoder = decoder
+        self.hindsight = hindsight
         self.log_variance = nn.Parameter(torch.zeros(()))
         """log sigma^2 of the likelihood p(f | z), equation 4."""
 
@@ -142,7 +153,20 @@ class Model(Recogniser):
         criterion: Criterion = expected_information_gain,
         elements: int | None = None,
     ) -> Float[Tensor, "B L"]:
-        """What a look at each place is expected to be worth; in pieces of scenes and places of about `elements` hidden elements."""
+        """What a look at each place is expected to be worth: as imagined, and an information gain with hindsight where there is any."""
+        gain = self.imagined_gain(belief, noise, criterion, elements)
+        if self.hindsight is None or criterion is not expected_information_gain:
+            return gain
+        return self.hindsight(gain, belief.hidden, entropy(self.backbone.classify(belief)))
+
+    def imagined_gain(
+        self,
+        belief: Belief,
+        noise: Float[Tensor, "P B d"],
+        criterion: Criterion = expected_information_gain,
+        elements: int | None = None,
+    ) -> Float[Tensor, "B L"]:
+        """The same from imagined scenes alone; in pieces of scenes and places of about `elements` hidden elements."""
         samples, scenes, _ = noise.shape
         row = samples * belief.hidden.shape[-1]
         if elements is None:
@@ -205,4 +229,5 @@ def imagining(config: ModelConfig) -> Model:
             config.spline_bound,
         ),
         Decoder(config.latent_size, config.feature_size, config.grid),
+        Hindsight(config.belief_size, config.grid.places) if config.hindsight else None,
     )

@@ -20,6 +20,11 @@ def classification_loss(
     )
 
 
+def log_likelihood(log_probabilities: Float[Tensor, "T B classes"], labels: Int[Tensor, " B"]) -> Float[Tensor, "T B"]:
+    """log p(y) of the true labels, in nats."""
+    return log_probabilities.float().gather(2, labels[None, :, None].expand(len(log_probabilities), -1, 1)).squeeze(2)
+
+
 def partial_vae_loss(
     imagined: Float[Tensor, "T B L f"],  # D(z), z from q(z | h_t)
     seen: Float[Tensor, "T B f"],  # content of the looks
@@ -27,6 +32,7 @@ def partial_vae_loss(
     z: Float[Tensor, "T B d"],
     log_q: Float[Tensor, "T B"],  # log q(z | h_t)
     log_variance: Float[Tensor, ""],
+    divergence: float | Float[Tensor, ""] = 1.0,  # weight of KL[q(z | h_t) || p(z)]; below 1 it is not an ELBO
 ) -> Float[Tensor, ""]:
     """Equation 2: minus the ELBO of what was observed up to t, the mean over looks and scenes, in nats up to a constant.
 
@@ -41,7 +47,7 @@ def partial_vae_loss(
     error = difference.to(precise).square().sum(-1)  # [T, B, T']
     observed = torch.ones(looks, looks, device=seen.device).tril()[:, None]  # [T, 1, T'], t' <= t
     likelihood = 0.5 * (observed * (error * torch.exp(-log_variance) + size * log_variance)).sum(-1)  # [T, B]
-    return (likelihood + log_q - prior_log_prob(z)).mean()
+    return (likelihood + divergence * (log_q - prior_log_prob(z))).mean()
 
 
 def reinforce_loss(

@@ -36,7 +36,7 @@ class Preset:
 
 _SMALL = ModelConfig(
     height=32, width=32, channels=3, classes=10, glimpse=8, stride=4, glimpse_widths=(64, 128, 256),
-    feature_size=128, belief_size=512, latent_size=256, flow_layers=4,
+    feature_size=128, belief_size=512, latent_size=256, flow_layers=4, hindsight=True,
 )  # fmt: skip
 _LARGE = replace(_SMALL, classes=100, feature_size=512, belief_size=2048, latent_size=1024, flow_layers=6)
 

@@ -45,11 +45,20 @@ def load(name_or_folder: str | os.PathLike[str], device: torch.device | str = "c
     return _load(folder, device)
 
 
-def save(agent: Agent, folder: str | os.PathLike[str], dtype: torch.dtype = torch.float32) -> None:
-    """Write the agent to a folder, which `load` opens. Each file appears whole or not at all."""
+def save(
+    agent: Agent,
+    folder: str | os.PathLike[str],
+    dtype: torch.dtype = torch.float32,
+    largest_file: int | None = None,
+) -> None:
+    """Write the agent to a folder, which `load` opens. Each file appears whole or not at all.
+
+    The weights are one file, or as many as it takes to keep each to about `largest_file` bytes; a tensor is never split.
+    """
     if agent.config is None:
         raise ValueError("an agent around a model of one's own has no config, so it cannot be saved as a folder")
-    data = tensors_to_bytes({name: _stored(value, dtype) for name, value in _packed(agent.model).items()})
+    tensors = {name: _stored(value, dtype) for name, value in _packed(agent.model).items()}
+    files = {name: tensors_to_bytes(part) for name, part in _in_files(tensors, largest_file).items()}
     description = {
         "format": FORMAT,
         "method": agent.method,
@@ -57,12 +66,28 @@ def save(agent: Agent, folder: str | os.PathLike[str], dtype: torch.dtype = torc
         "looks": agent.looks,
         "samples": agent.samples,
         "classes": list(agent.classes),
-        "weights": {_WEIGHTS: hashlib.sha256(data).hexdigest()},
+        "weights": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
     }
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / _WEIGHTS, data)
+    for name, data in files.items():
+        write_whole(folder / name, data)
     write_whole(folder / "model.json", (json.dumps(description, indent=1) + "\n").encode())
+    for old in {*folder.glob("model.safetensors"), *folder.glob("model-*-of-*.safetensors")}:
+        if old.name not in files:
+            old.unlink()
+
+
+def _in_files(tensors: dict[str, Tensor], largest: int | None) -> dict[str, dict[str, Tensor]]:
+    """The tensors by the file they go into, in order."""
+    if largest is None:
+        return {_WEIGHTS: tensors}
+    parts: list[dict[str, Tensor]] = [{}]
+    for name, value in tensors.items():
+        if parts[-1] and sum(other.nbytes for other in parts[-1].values()) + value.nbytes > largest:
+            parts.append({})
+        parts[-1][name] = value
+    return {f"model-{number}-of-{len(parts)}.safetensors": part for number, part in enumerate(parts, 1)}
 
 
 def write_whole(path: Path, data: bytes) -> None:

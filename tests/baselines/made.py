@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from infogaze import METHODS, ModelConfig, Recogniser
 from infogaze.methods import build_for
 from infogaze.training.phases import Batch, Draw, Objective, Phase, draw
-from tests.tiny import CONFIG
+from tests.tiny import CONFIG, WITH_HINDSIGHT
 
 R = TypeVar("R", bound=Recogniser)
 
@@ -20,7 +20,7 @@ OBJECTIVE = Objective(LOOKS, alpha=0.25, beta=2.0, dropout=0.5)
 
 
 def sizes(method: str) -> ModelConfig:
-    return METHODS[method].sizes(CONFIG)
+    return METHODS[method].sizes(WITH_HINDSIGHT)
 
 
 def made(method: str, seed: int = 0) -> Recogniser:

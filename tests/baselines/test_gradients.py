@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -16,11 +18,12 @@ from tests.baselines.made import LOOKS, OBJECTIVE, batch, drawn, made, reached, 
 from tests.tiny import CONFIG
 
 ALL = ("",)
+OURS = ("infogaze", "no-hindsight", "gaussian", "attention")
 IMAGINING = ("posterior.", "decoder.", "log_variance")
 TAUGHT: dict[tuple[str, str], tuple[str, ...]] = {
     **{(name, "recognise"): ("backbone.",) for name in METHODS if name != "cnn"},
-    **{(name, "imagine"): IMAGINING for name in ("infogaze", "gaussian", "attention")},
-    **{(name, "refine"): ALL for name in ("infogaze", "gaussian", "attention")},
+    **{(name, "imagine"): IMAGINING for name in OURS},
+    **{(name, "refine"): ALL for name in OURS},
     **{(name, "settle"): ALL for name in ("random", "oracle")},
     **{(name, "attend"): ALL for name in ("ram", "ram-plus")},
     ("discriminative", "estimate"): ALL,
@@ -50,13 +53,14 @@ def test_a_method_has_the_parts_it_is_said_to_have_and_no_others(method: str) ->
         "ram": {"controller", "baseline"}, "ram-plus": {"controller", "baseline"}, "discriminative": {"head"},
     }  # fmt: skip
     imagining = {"posterior", "decoder", "log_variance"} if METHODS[method].imagines else set()
-    assert parts == {"backbone"} | imagining | own.get(method, set())
+    hindsight = {"hindsight"} if METHODS[method].imagines and method != "no-hindsight" else set()
+    assert parts == {"backbone"} | imagining | hindsight | own.get(method, set())
     assert isinstance(model, Model) == METHODS[method].imagines
 
 
 def test_every_method_begins_a_seed_with_the_same_networks_that_see_and_name() -> None:
     ours = build_for("infogaze", CONFIG, 5).backbone.state_dict()
-    for method in ("gaussian", "random", "ram", "ram-plus", "discriminative", "oracle"):
+    for method in ("no-hindsight", "gaussian", "random", "ram", "ram-plus", "discriminative", "oracle"):
         theirs = build_for(method, METHODS[method].sizes(CONFIG), 5).backbone.state_dict()
         assert ours.keys() == theirs.keys()
         assert all(torch.equal(ours[name], theirs[name]) for name in ours), method
@@ -125,11 +129,24 @@ def test_the_classification_loss_teaches_no_value_head(monkeypatch: pytest.Monke
     assert reached(loss, model) == under(model, "backbone.")
 
 
-@pytest.mark.parametrize("method", ["infogaze", "gaussian", "attention", "ram", "ram-plus", "discriminative"])
+def test_hindsights_error_teaches_hindsight_alone() -> None:
+    phase, model = METHODS["infogaze"].phases[2], made("infogaze")
+    loss = phase.loss(model, batch(), drawn(phase, model), replace(OBJECTIVE, alpha=0.0, beta=0.0)).loss
+    assert reached(loss, model) == under(model, "hindsight.")
+
+
+def test_all_else_in_phase_3_teaches_no_hindsight(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functional, "mse_loss", _nothing)
+    phase, model = METHODS["infogaze"].phases[2], made("infogaze")
+    loss = phase.loss(model, batch(), drawn(phase, model), OBJECTIVE).loss
+    assert reached(loss, model) == under(model, "") - under(model, "hindsight.")
+
+
+@pytest.mark.parametrize("method", [*OURS, "ram", "ram-plus", "discriminative"])
 def test_looks_are_chosen_without_gradient_and_in_eval_mode(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chooser in train mode would move batch norm's statistics by what it tried, and one with gradient would keep its graph."""
     phase, model = METHODS[method].phases[-1], made(method).train()
-    chooser = {"ram": "aim", "ram-plus": "aim", "discriminative": "value"}.get(method, "gain")
+    chooser = {"ram": "aim", "ram-plus": "aim", "discriminative": "value"}.get(method, "imagined_gain")
     real, calls = getattr(model, chooser), []
 
     def spy(*given: object) -> Tensor:

@@ -20,6 +20,7 @@ from infogaze.evaluation.accuracy import Estimate, accuracy_over_runs, lead_over
 from infogaze.evaluation.area import accuracy_by_area, observed_share
 from infogaze.evaluation.honesty import binned, rank_correlation
 from infogaze.evaluation.records import Disturbed, Judged, ManyLooks, Samples, write
+from infogaze.methods import METHODS
 from infogaze.report.area import by_area
 from infogaze.report.by_look import by_attention, by_common_judge, by_flows, by_look
 from infogaze.report.calibration import by_calibration
@@ -108,6 +109,7 @@ def test_the_oracle_is_marked_wherever_it_stands_and_ours_is_the_most_prominent(
     assert any("oracle (not deployable)" in str(row[0]) for row in drawing.table)
     looks = [(hand.colour, hand.marker) for hand in HANDS.values()]
     assert len({colour for colour, _ in looks}) == len({marker for _, marker in looks}) == len(HANDS)
+    assert set(HANDS) == set(METHODS)
 
 
 def test_the_figure_says_how_many_seeds_are_behind_it_and_what_the_interval_is_over(chapter: Chapter) -> None:

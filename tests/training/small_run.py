@@ -15,12 +15,12 @@ from infogaze.presets import Preset
 from infogaze.training.loop import Surroundings, train
 from infogaze.training.recipe import PhaseRecipe, Recipe
 from infogaze.training.runs import DataChoice, RunConfig, RunFolder
-from tests.tiny import CONFIG
+from tests.tiny import CONFIG, WITH_HINDSIGHT
 
 RECIPE = Recipe(
     PhaseRecipe(3, 16, 1e-2), PhaseRecipe(2, 16, 1e-2), PhaseRecipe(2, 16, 1e-2), PhaseRecipe(2, 16, 1e-2), average=0.9,
 )  # fmt: skip
-PRESET = Preset(CONFIG, beta=2.0, learning_rates=(1e-3, 1e-3, 1e-3), mirror=False, looks=4)
+PRESET = Preset(WITH_HINDSIGHT, beta=2.0, learning_rates=(1e-3, 1e-3, 1e-3), mirror=False, looks=4)
 
 
 def scenes(count: int = 96) -> Split:
@@ -32,7 +32,7 @@ def scenes(count: int = 96) -> Split:
 
 def configuration(method: str = "infogaze", recipe: Recipe = RECIPE, seed: int = 0, hold_out: float = 0.0) -> RunConfig:
     """All phases of a method."""
-    preset = replace(PRESET, model=METHODS[method].sizes(CONFIG))
+    preset = replace(PRESET, model=METHODS[method].sizes(WITH_HINDSIGHT))
     phases = tuple(range(1, len(METHODS[method].phases) + 1))
     return RunConfig(preset, recipe, DataChoice("made up", None, Options()), seed, method, phases, hold_out=hold_out)
 

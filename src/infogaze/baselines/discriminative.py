@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from infogaze.backbone import Backbone
 from infogaze.belief import Belief
+from infogaze.hindsight import entropy, share_head
 from infogaze.model import ModelConfig, Recogniser, glimpse_backbone
 from infogaze.noise import SceneNoise
+from infogaze.objectives import log_likelihood
 from infogaze.policies import Choice, best
 from infogaze.sensing import GlimpseGrid
 from infogaze.training.phases import (
+    ALWAYS_WANDERS,
     Batch,
     Draw,
     Objective,
@@ -35,26 +38,19 @@ from infogaze.training.phases import (
 )
 from infogaze.training.three_phases import RECOGNISE
 
-_ALWAYS = 0.05
-"""The share of looks that stays at random to the end of training."""
-
 
 class Valuer(Recogniser):
     """A backbone and a head that values places."""
 
     def __init__(self, grid: GlimpseGrid, backbone: Backbone, belief_size: int) -> None:
         super().__init__(grid, backbone)
-        self.head = nn.Sequential(
-            nn.Linear(belief_size, belief_size), nn.LeakyReLU(), nn.LayerNorm(belief_size),
-            nn.Linear(belief_size, grid.places),
-        )  # fmt: skip
+        self.head = share_head(belief_size, grid.places)
 
     def value(self, belief: Belief) -> Float[Tensor, "*batch L"]:
         """What a look at each place is expected to be worth, in nats."""
         with torch.no_grad():
-            log_probabilities = self.backbone.classify(belief).float()
-            entropy = -(log_probabilities.exp() * log_probabilities).sum(-1, keepdim=True)
-        return entropy * torch.sigmoid(self.head(belief.hidden.detach()).float())
+            most = entropy(self.backbone.classify(belief).float())
+        return most[..., None] * torch.sigmoid(self.head(belief.hidden.detach()).float())
 
 
 def with_value_head(config: ModelConfig) -> Valuer:
@@ -74,7 +70,7 @@ class ValuePolicy:
 @torch.no_grad()
 def explore(model: Valuer, batch: Batch, draw: Draw, looks: int) -> Int[Tensor, "T B"]:
     """Places by value, or at random with the probability of this moment of training; the first at random."""
-    chance = (1.0 - batch.progress).clamp(min=_ALWAYS)
+    chance = (1.0 - batch.progress).clamp(min=ALWAYS_WANDERS)
     belief = model.backbone.start(len(batch.labels))
     candidates = torch.ones_like(draw.places, dtype=torch.bool)
     places = []
@@ -104,11 +100,6 @@ def estimate(model: Valuer, batch: Batch, draw: Draw, objective: Objective) -> O
     # A budget of one look leaves nothing to value.
     error = functional.mse_loss(guessed, happened) if len(happened) else guessed.sum()
     return Outcome(told.loss + error, told.accuracy, told.visited)
-
-
-def log_likelihood(log_probabilities: Float[Tensor, "T B classes"], labels: Int[Tensor, " B"]) -> Float[Tensor, "T B"]:
-    """log p(y) of the true labels, in nats."""
-    return log_probabilities.float().gather(2, labels[None, :, None].expand(len(log_probabilities), -1, 1)).squeeze(2)
 
 
 PHASES = (

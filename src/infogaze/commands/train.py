@@ -33,7 +33,7 @@ from infogaze.weights import load, save
 
 PresetName = Literal["svhn", "cifar10", "cinic10", "cifar100", "tinyimagenet", "digits"]
 MethodName = Literal[
-    "infogaze", "gaussian", "attention", "random", "ram", "ram-plus", "discriminative", "oracle", "cnn"
+    "infogaze", "no-hindsight", "gaussian", "attention", "random", "ram", "ram-plus", "discriminative", "oracle", "cnn"
 ]
 RecipeName = Literal["paper", "fast", "quickstart", "smoke"]
 
@@ -61,7 +61,8 @@ class Train:
     recipe: RecipeName = "fast"
     """How long and how hard: paper, fast, quickstart or smoke."""
     method: MethodName = "infogaze"
-    """Ours, or what it is compared with: infogaze, gaussian, attention, random, ram, ram-plus, discriminative, oracle or cnn."""
+    """Ours, or what it is compared with: infogaze, no-hindsight, gaussian, attention, random, ram, ram-plus, discriminative, oracle or
+    cnn."""
     phases: tuple[int, ...] | None = None
     """Which of the method's phases to run; all if not given."""
     start_from: str | None = None

@@ -41,6 +41,7 @@ class Hand:
 # Chosen so that each two stay apart for the three kinds of colour blindness; and each has a marker of its own.
 HANDS: dict[str, Hand] = {
     "infogaze": Hand(OURS, "o", width=2.6),
+    "no-hindsight": Hand("#8c510a", "p"),
     "gaussian": Hand("#d99a00", "D"),
     "attention": Hand("#b5578f", "P"),
     "discriminative": Hand("#009e73", "^"),

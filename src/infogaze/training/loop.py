@@ -123,7 +123,13 @@ class _PhaseRun:
         self._seed = 3 * config.seed + index
         self._rate = preset.learning_rates[phase.rate] if part.learning_rate is None else part.learning_rate
         self._objective = Objective(
-            min(preset.looks, model.grid.places), preset.alpha, preset.beta, preset.dropout, recipe.smoothing
+            min(preset.looks, model.grid.places),
+            preset.alpha,
+            preset.beta,
+            preset.dropout,
+            recipe.smoothing,
+            recipe.samples,
+            recipe.warm_up,
         )
         augmentation = recipe.augmentation
         if augmentation is not None:

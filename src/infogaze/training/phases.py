@@ -21,6 +21,9 @@ from infogaze.objectives import classification_loss
 from infogaze.sensing import GlimpseGrid, extract
 from infogaze.training.recipe import PhaseRecipe, Recipe
 
+ALWAYS_WANDERS = 0.05
+"""The share of looks that stays at random to the end of training, where a method learns what looks are worth from its own."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -41,8 +44,8 @@ class Draw:
     """Uniform: where a look falls, as a share of the allowed rows and columns."""
     places: Float[Tensor, "B _"]
     """Uniform: the grid places in order of these numbers."""
-    explore: Float[Tensor, "B _ d"]
-    """Normal: the one imagined scene behind each choice."""
+    explore: Float[Tensor, "B _ T d"]
+    """Normal: the imagined scenes behind each choice."""
     latent: Float[Tensor, "B _ d"]
     """Normal: the sample of z in the Partial VAE's loss."""
     dropout: Float[Tensor, "B _ h"]
@@ -71,6 +74,10 @@ class Objective:
     """Share of the belief that the classifier does not see."""
     smoothing: float = 0.0
     """Label smoothing of the classification loss."""
+    samples: int = 1
+    """Imagined scenes behind each choice of a look in phase 3."""
+    warm_up: float = 0.0
+    """Share of phase 2 over which the divergence from the prior comes to its full weight."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +130,7 @@ def draw(phase: Phase, model: Recogniser, scenes: int, objective: Objective, gen
     return Draw(
         anywhere=numbers("anywhere", torch.rand, looks, 2),
         places=numbers("places", torch.rand, model.grid.places),
-        explore=numbers("explore", torch.randn, looks, latent),
+        explore=numbers("explore", torch.randn, objective.samples, looks, latent),
         latent=numbers("latent", torch.randn, looks, latent),
         dropout=numbers("dropout", torch.rand, looks, hidden),
         aim=numbers("aim", torch.randn, looks, 2),

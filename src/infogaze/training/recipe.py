@@ -42,12 +42,22 @@ class Recipe:
     """The gradient's norm is cut down to this."""
     smoothing: float = 0.0
     """Label smoothing of the classification loss."""
+    samples: int = 1
+    """Imagined scenes behind each choice of a look in phase 3: with one, as in the paper, looks explore most."""
+    warm_up: float = 0.0
+    """Share of phase 2 over which the divergence of q(z | h) from the prior comes to its full weight."""
     average: float = 0.0
     """Decay of the running average of the weights, which is what a phase hands on, less at first; 0 hands on the last weights."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Of the networks' products on a GPU; on the CPU, and in losses and densities everywhere, it is float32."""
     augmentation: Augmentation | None = Augmentation()
     """What may happen to a training image; mirrored only where the preset allows it."""
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise ValueError(f"samples is {self.samples}; it must be at least 1")
+        if not 0.0 <= self.warm_up <= 1.0:
+            raise ValueError(f"warm_up is {self.warm_up}; it must be from 0 to 1")
 
 
 RECIPES: dict[str, Recipe] = {
@@ -56,8 +66,9 @@ RECIPES: dict[str, Recipe] = {
         schedule="plateau", betas=(0.9, 0.999), weight_decay=0.0,
     ),
     "fast": Recipe(
-        PhaseRecipe(1200, 1024, 4e-3), PhaseRecipe(40, 1024, 2e-3), PhaseRecipe(120, 1024, 1e-3), PhaseRecipe(80, 512, 3e-3),
-        weight_decay=0.1, average=0.999, precision="bfloat16", augmentation=Augmentation(brightness=0.2, contrast=0.2, saturation=0.2),
+        PhaseRecipe(1200, 1024, 4e-3), PhaseRecipe(40, 256, 2e-3), PhaseRecipe(120, 1024, 1e-3), PhaseRecipe(80, 512, 3e-3),
+        weight_decay=0.1, samples=4, warm_up=0.5, average=0.999, precision="bfloat16",
+        augmentation=Augmentation(brightness=0.2, contrast=0.2, saturation=0.2),
     ),
     "quickstart": Recipe(
         PhaseRecipe(20, 64, 3e-3), PhaseRecipe(4, 64, 3e-3), PhaseRecipe(2, 64, 1e-3), PhaseRecipe(4, 64, 3e-3), augmentation=None,

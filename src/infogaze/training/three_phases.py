@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional
 
 from infogaze.belief import Belief
+from infogaze.hindsight import entropy
 from infogaze.model import Model, Recogniser
-from infogaze.objectives import partial_vae_loss
+from infogaze.objectives import log_likelihood, partial_vae_loss
 from infogaze.training.phases import (
+    ALWAYS_WANDERS,
     Batch,
     Draw,
     Objective,
@@ -45,35 +49,103 @@ def imagine(model: Model, batch: Batch, draw: Draw, objective: Objective) -> Out
         beliefs, seen = believe(model, batch, places)
         right = accuracy(model.backbone.classify(beliefs), batch.labels)
     fallen = visited(model.grid.locations(places.device)[places], model.grid)
-    return Outcome(objective.alpha * _vae_loss(model, beliefs, seen, places, draw), right, fallen)
+    divergence = (batch.progress / objective.warm_up).clamp(max=1.0) if objective.warm_up else 1.0
+    return Outcome(objective.alpha * _vae_loss(model, beliefs, seen, places, draw, divergence), right, fallen)
 
 
 def refine(model: Model, batch: Batch, draw: Draw, objective: Objective) -> Outcome:
-    """Phase 3: everything, with looks chosen by the gain of one imagined scene, which is what makes them explore."""
+    """Phase 3: everything, with looks chosen by the gain of a few imagined scenes, or one, which is what makes them explore."""
     model.eval()
-    with torch.no_grad():
-        places = _places_by_gain(model, batch, draw, objective.looks)
+    looked = explore(model, batch, draw, objective.looks)
     model.train()
-    beliefs, seen = believe(model, batch, places)
-    locations = model.grid.locations(places.device)[places]
+    beliefs, seen = believe(model, batch, looked.places)
+    locations = model.grid.locations(looked.places.device)[looked.places]
     recognised = classified(model, beliefs, locations, batch, draw, objective)
     # The features to imagine are a target, not a way to make imagining easy: no gradient reaches them.
-    imagined = _vae_loss(model, beliefs, seen.detach(), places, draw)
+    imagined = _vae_loss(model, beliefs, seen.detach(), looked.places, draw)
     loss = objective.alpha * imagined + objective.beta * recognised.loss
+    if model.hindsight is not None and len(looked.gain):
+        expected = model.hindsight.at(looked.places[1:], looked.gain, looked.hidden, looked.entropy)
+        loss = loss + functional.mse_loss(expected, looked.worth)
     return Outcome(loss, recognised.accuracy, recognised.visited)
+
+
+@dataclass(frozen=True)
+class Looked:
+    """Looks that were chosen by gain, and what came of each but the first."""
+
+    places: Int[Tensor, "T B"]
+    gain: Float[Tensor, "_ B"]
+    """Of the look, as imagined."""
+    hidden: Float[Tensor, "_ B h"]
+    """Of the belief before the look."""
+    entropy: Float[Tensor, "_ B"]
+    """Of the label before the look, in nats."""
+    worth: Float[Tensor, "_ B"]
+    """How much the look lowered the loss, in nats."""
+
+
+@torch.no_grad()
+def explore(model: Model, batch: Batch, draw: Draw, looks: int) -> Looked:
+    """Looks where the gain is largest, the first at random.
+
+    With hindsight some more are at random, fewer and fewer, so that it hears of every place before it is believed.
+    """
+    chance = (1.0 - batch.progress).clamp(min=ALWAYS_WANDERS)
+    belief = model.backbone.start(len(batch.labels))
+    candidates = torch.ones_like(draw.places, dtype=torch.bool)
+    values = draw.places
+    places: list[Tensor] = []
+    gains: list[Tensor] = []
+    beliefs: list[Tensor] = []
+    told: list[Tensor] = []
+    for look in range(min(looks, model.grid.places)):
+        if look:
+            imagined = model.imagined_gain(belief, draw.explore[:, :, look].movedim(1, 0))
+            values = imagined
+            if model.hindsight is not None:
+                hoped = model.hindsight(imagined, belief.hidden, entropy(told[-1]))
+                values = torch.where(draw.wander[:, look, None] < chance, draw.places, hoped)
+        place = values.masked_fill(~candidates, -torch.inf).argmax(1)  # [B]
+        candidates = candidates.scatter(1, place[:, None], False)
+        belief = look_at(model, batch, belief, model.grid.locations(place.device)[place])
+        places.append(place)
+        beliefs.append(belief.hidden)
+        told.append(model.backbone.classify(belief))
+        if look:
+            gains.append(imagined.gather(1, place[:, None]).squeeze(1))
+    log_probabilities = torch.stack(told)
+    likely = log_likelihood(log_probabilities, batch.labels)
+    return Looked(
+        torch.stack(places),
+        torch.stack(gains) if gains else likely[:0],
+        torch.stack(beliefs)[:-1],
+        entropy(log_probabilities[:-1]),
+        likely[1:] - likely[:-1],
+    )
+
+
+_FIRST_SPREAD = 0.25
+"""Of what D imagines before it has learned anything, as a share of the features' own."""
 
 
 @torch.no_grad()
 def prepare_to_imagine(model: Model, batch: Batch, draw: Draw, objective: Objective) -> None:
-    """Before phase 2: set sigma^2 and the flow's ActNorms from a first batch and the numbers drawn for it.
+    """Before phase 2: set the flow's ActNorms, what D imagines at first and sigma^2, from a first batch and the numbers drawn for it.
+
+    D begins near the mean of the features, and not at noise louder than they are, which would first have to be unlearned.
 
     sigma^2 begins at the variance of the features. From one, an optimiser would take thousands of steps down to it, and until then
     errors weigh so little that imagining anything but the mean does not pay: the posterior falls onto the prior, and stays there.
     """
     model.eval()
     beliefs, seen = believe(model, batch, random_places(draw, objective.looks))
-    model.log_variance.copy_(seen.flatten(0, 1).float().var(0).mean().clamp(min=1e-8).log())
-    model.posterior.initialise(beliefs.hidden.flatten(0, 1), draw.latent.movedim(1, 0).flatten(0, 1))
+    features, noise = seen.flatten(0, 1).float(), draw.latent.movedim(1, 0)[: len(seen)].flatten(0, 1)
+    variance = features.var(0).mean().clamp(min=1e-8)
+    model.log_variance.copy_(variance.log())
+    hidden = beliefs.hidden.flatten(0, 1)
+    model.posterior.initialise(hidden, noise)
+    model.decoder.initialise(model.posterior(hidden).rsample(noise), features.mean(0), _FIRST_SPREAD * variance.sqrt())
 
 
 def _imagining(model: Model) -> Iterable[nn.Parameter]:
@@ -93,30 +165,20 @@ PHASES: tuple[Phase, Phase, Phase] = (
         length=lambda recipe: recipe.imagine, rate=1, prepare=prepare_to_imagine,
     ),
     Phase(
-        "refine", refine, lambda model: model.parameters(), frozenset({"places", "explore", "latent", "dropout"}),
+        "refine", refine, lambda model: model.parameters(), frozenset({"places", "explore", "latent", "dropout", "wander"}),
         length=lambda recipe: recipe.refine, rate=2,
     ),
 )  # fmt: skip
 
 
-def _places_by_gain(model: Model, batch: Batch, draw: Draw, looks: int) -> Int[Tensor, "T B"]:
-    belief = model.backbone.start(len(batch.labels))
-    candidates = torch.ones_like(draw.places, dtype=torch.bool)
-    values = draw.places
-    places = []
-    for look in range(min(looks, model.grid.places)):
-        if look:
-            values = model.gain(belief, draw.explore[None, :, look])
-        place = values.masked_fill(~candidates, -torch.inf).argmax(1)  # [B]
-        candidates = candidates.scatter(1, place[:, None], False)
-        belief = look_at(model, batch, belief, model.grid.locations(place.device)[place])
-        places.append(place)
-    return torch.stack(places)
-
-
 def _vae_loss(
-    model: Model, beliefs: Belief, seen: Float[Tensor, "T B f"], places: Int[Tensor, "T B"], draw: Draw
+    model: Model,
+    beliefs: Belief,
+    seen: Float[Tensor, "T B f"],
+    places: Int[Tensor, "T B"],
+    draw: Draw,
+    divergence: float | Float[Tensor, ""] = 1.0,
 ) -> Float[Tensor, ""]:
     noise = draw.latent.movedim(1, 0)[: len(places)]
     z, log_q = model.posterior(beliefs.hidden).rsample_with_log_prob(noise)
-    return partial_vae_loss(model.decoder(z), seen, places, z, log_q, model.log_variance)
+    return partial_vae_loss(model.decoder(z), seen, places, z, log_q, model.log_variance, divergence)
