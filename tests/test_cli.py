@@ -17,11 +17,11 @@ from PIL import Image
 
 import infogaze
 from infogaze.cli import COMMANDS, main, one_line
-from infogaze.commands.look import read_scene
 from infogaze.data.options import Options
 from infogaze.data.reading import in_memory
 from infogaze.data.registry import read_set
 from infogaze.methods import build_for
+from infogaze.scene import read_scene
 from tests.tiny import CONFIG, tiny_agent
 
 
@@ -200,3 +200,11 @@ def test_look_chooses_as_the_models_own_method_does(
     capsys.readouterr()
     line = refused(capsys, *asked, "--policy", "gain")
     assert f"a model by {method} imagines nothing; own, random or raster is allowed" in line
+
+
+def test_look_without_a_picture_looks_at_the_sample_with_the_bundled_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["look", "--seed", "3", "--out", str(tmp_path / "look.png")])
+    assert (tmp_path / "look.png").exists()
+    assert capsys.readouterr().out.splitlines()[-1].startswith("ship, from ")

@@ -8,6 +8,7 @@ from infogaze.model import Model, ModelConfig, Recogniser, build
 from infogaze.noise import scene_seeds
 from infogaze.policies import Choice, GainPolicy, RandomPolicy, RasterPolicy
 from infogaze.presets import PRESETS, Preset, preset
+from infogaze.scene import read_scene, sample_picture
 from infogaze.sensing import GlimpseGrid, ImageSensor, Sensor
 from infogaze.stopping import Confident, LittleToGain
 from infogaze.weights import ModelFolderError, load, save
@@ -41,6 +42,8 @@ __all__ = [
     "build",
     "load",
     "preset",
+    "read_scene",
+    "sample_picture",
     "save",
     "scene_seeds",
 ]

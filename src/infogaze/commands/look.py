@@ -8,15 +8,13 @@ from typing import Annotated, Literal
 
 import torch
 import tyro
-from jaxtyping import UInt8
-from torch import Tensor
 
 from infogaze.agent import Agent
-from infogaze.data.pictures import fit_picture, open_picture, pixels_of
 from infogaze.methods import METHODS
 from infogaze.policies import Policy, RandomPolicy, RasterPolicy
 from infogaze.report.rollout import rollout_figure
 from infogaze.report.style import png
+from infogaze.scene import read_scene, sample_picture
 from infogaze.sensing import ImageSensor
 from infogaze.stopping import Confident
 from infogaze.weights import load, write_whole
@@ -31,9 +29,9 @@ class LookAt:
     counts as white.
     """
 
-    image: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE")]
-    """The picture."""
-    model: str = "digits"
+    image: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE")] = None
+    """The picture; if not given, the sample that comes with the package."""
+    model: str = "cifar10"
     """A bundled model's name, or a folder that `quickstart`, `train` or `infogaze.save` wrote."""
     out: Path = Path("look.png")
     """Where the rollout picture goes."""
@@ -51,7 +49,7 @@ class LookAt:
     def run(self) -> None:
         """Look, print a line a look, write the picture."""
         agent = load(self.model)
-        scene = read_scene(self.image, agent)
+        scene = read_scene(sample_picture() if self.image is None else self.image, agent)
         stop = None if self.stop_at is None else Confident(self.stop_at)
         sensor = ImageSensor(scene[None], agent.model.grid.glimpse)
         episode = agent.run(sensor, self.budget, seed=self.seed, policy=self._policy(agent), stop=stop)
@@ -90,16 +88,3 @@ class LookAt:
                 f"policy is 'gain', and a model by {agent.method} imagines nothing; own, random or raster is allowed"
             )
         return METHODS[agent.method].policy(samples)
-
-
-def read_scene(path: Path, agent: Agent) -> UInt8[Tensor, "C H W"]:
-    """A picture as a scene of the model's size and channels, read as those of a set that is cropped to this size."""
-    grid = agent.model.grid
-    channels = 3 if agent.config is None else agent.config.channels
-    if channels not in {1, 3}:
-        raise ValueError(f"this model takes {channels} channels; a picture has 1 or 3")
-    picture = open_picture(path)
-    if min(picture.size) < grid.glimpse:
-        width, height = picture.size
-        raise ValueError(f"{path}: {height}x{width} pixels, smaller than a glimpse of {grid.glimpse}x{grid.glimpse}")
-    return torch.tensor(fit_picture(pixels_of(picture, channels), (grid.height, grid.width), "crop"))

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import infogaze
+from infogaze.data.sets import Split
+from infogaze.evaluation.rollouts import roll_out
+
+ROOT = Path(__file__).parents[1]
+ROWS = sorted((ROOT / "recipes").glob("*/*.sh"))
+
+
+def recipe(name: str, *arguments: str | Path) -> str:
+    """What a recipe in Python prints."""
+    command = [sys.executable, ROOT / "recipes" / name, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def pictures(path: Path, channels: int) -> Path:
+    draw = np.random.default_rng(0)
+    images, labels = draw.integers(0, 256, (10, 32, 32, channels)).astype(np.uint8), np.arange(10)
+    classes = np.array([str(number) for number in range(10)])
+    np.savez(path, train_x=images, train_y=labels, test_x=images, test_y=labels, classes=classes)
+    return path
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{row.parent.name}/{row.stem}" for row in ROWS])
+def test_the_row_of_a_result_is_a_command_that_infogaze_takes(row: Path, tmp_path: Path) -> None:
+    pretender = tmp_path / "infogaze"  # asks what would be run instead of running it
+    pretender.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m infogaze.cli "$@" --print-stage methods\n')
+    pretender.chmod(0o755)
+    data = pictures(tmp_path / "set.npz", 3)
+    done = subprocess.run(
+        [row, data, tmp_path / "sweep"],
+        capture_output=True, text=True, check=False, env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert f"--method {row.stem} " in done.stdout
+    assert f"train {row.parent.name} " in done.stdout
+
+
+def test_every_method_in_the_tables_of_results_has_its_row() -> None:
+    text = (ROOT / "RESULTS.md").read_text()
+    for row in ROWS:
+        assert f"| `{row.stem}`" in text, row
+
+
+def test_shipped_measures_a_bundled_model_over_a_complete_split(tmp_path: Path) -> None:
+    path = pictures(tmp_path / "set.npz", 1)
+    with np.load(path) as arrays:
+        images = torch.from_numpy(arrays["test_x"]).permute(0, 3, 1, 2).contiguous()
+    agent = infogaze.load("digits")
+    right = roll_out(agent, Split(images, torch.arange(10)), agent.policy).right.double().mean(0)
+    row = " ".join(f"{100 * share:.2f}" for share in right.tolist())
+    assert recipe("shipped.py", "digits", path).strip().endswith(f"digits, 10 scenes: {row}")
+
+
+def test_ship_keeps_a_model_in_half_precision_and_small_files(tmp_path: Path) -> None:
+    recipe("ship.py", ROOT / "src" / "infogaze" / "bundled" / "cifar10", tmp_path / "again")
+    for path in (ROOT / "src" / "infogaze" / "bundled" / "cifar10").iterdir():
+        if path.name != "MODEL_CARD.md":
+            assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_the_sample_picture_is_the_one_that_is_drawn(tmp_path: Path) -> None:
+    recipe("draw_sample.py", tmp_path / "drawn.png")
+    drawn, bundled = (
+        np.asarray(Image.open(path)).astype(int) for path in (tmp_path / "drawn.png", infogaze.sample_picture())
+    )
+    assert np.abs(drawn - bundled).mean() < 0.5
