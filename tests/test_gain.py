@@ -10,13 +10,21 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 from torch import Tensor, nn
 from torch.nn import functional
 
 from infogaze import Backbone, Belief, GlimpseGrid, Model, ModelConfig, build
 from infogaze.decoder import Decoder
 from infogaze.features import to_pixels
-from infogaze.gain import CRITERIA, Criterion, expected_information_gain, feature_variance, predictive_uncertainty
+from infogaze.gain import (
+    CRITERIA,
+    Criterion,
+    class_entropy,
+    expected_information_gain,
+    feature_variance,
+    predictive_uncertainty,
+)
 from infogaze.posterior import FlowDistribution, Posterior
 from infogaze.sensing import extract
 
@@ -386,3 +394,14 @@ def test_the_world_in_pieces_is_the_world(elements: int) -> None:
     noise = torch.randn(7, 5, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     belief = _belief((1,), 5)
     torch.testing.assert_close(WORLD.gain(belief, noise, elements=elements), WORLD.gain(belief, noise))
+
+
+def test_entropy_is_log_of_the_classes_where_all_are_as_likely_and_zero_where_one_is_certain() -> None:
+    probabilities = torch.tensor([[[0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]]])
+    assert class_entropy(probabilities.log())[0].tolist() == pytest.approx([math.log(4), math.log(2), 0.0])
+
+
+def test_entropy_is_scipys() -> None:
+    log_probabilities = torch.randn(6, 3, 5, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
+    expected = torch.from_numpy(stats.entropy(log_probabilities.exp().numpy(), axis=-1))
+    torch.testing.assert_close(class_entropy(log_probabilities), expected)

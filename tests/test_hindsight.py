@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from infogaze import Backbone, Belief, GlimpseGrid, Model, build
 from infogaze.decoder import Decoder
-from infogaze.gain import CRITERIA, Criterion, expected_information_gain
-from infogaze.hindsight import Hindsight, entropy
+from infogaze.gain import CRITERIA, Criterion, class_entropy, expected_information_gain
+from infogaze.hindsight import Hindsight
 from infogaze.posterior import Posterior
 from infogaze.training.phases import Batch, Objective, draw
 from infogaze.training.three_phases import PHASES, refine
@@ -91,7 +91,7 @@ def test_where_nothing_is_left_to_know_only_the_imagined_gain_counts() -> None:
 def test_entropy_is_in_nats_and_a_label_ruled_out_has_none() -> None:
     log_probabilities = torch.tensor([[0.25, 0.75, 0.0], [1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]]).log()
     by_hand = [-(0.25 * math.log(0.25) + 0.75 * math.log(0.75)), 0.0, math.log(3)]
-    torch.testing.assert_close(entropy(log_probabilities), torch.tensor(by_hand))
+    torch.testing.assert_close(class_entropy(log_probabilities), torch.tensor(by_hand))
 
 
 def _model_and_belief(hindsight: bool) -> tuple[Model, Belief, Tensor]:

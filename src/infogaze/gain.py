@@ -17,6 +17,12 @@ Criterion = Callable[
 ]
 
 
+def class_entropy(log_probabilities: Float[Tensor, "*batch classes"]) -> Float[Tensor, "*batch"]:
+    """How undecided a class distribution is, in nats."""
+    precise = log_probabilities.to(torch.promote_types(log_probabilities.dtype, torch.float32))
+    return torch.special.entr(precise.exp()).sum(-1)
+
+
 def expected_information_gain(
     lookahead: Float[Tensor, "P B L classes"],  # log p(y | f~(l), h), one row a sample of z
     current: Float[Tensor, "B classes"],  # log p(y | h)

@@ -58,8 +58,3 @@ def share_head(belief_size: int, places: int) -> nn.Sequential:
     return nn.Sequential(
         nn.Linear(belief_size, belief_size), nn.LeakyReLU(), nn.LayerNorm(belief_size), nn.Linear(belief_size, places)
     )
-
-
-def entropy(log_probabilities: Float[Tensor, "*batch classes"]) -> Float[Tensor, "*batch"]:
-    """Of the labels, in nats."""
-    return torch.special.entr(log_probabilities.float().exp()).sum(-1)

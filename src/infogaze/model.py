@@ -15,8 +15,8 @@ from infogaze.belief import AttentiveBeliefUpdate, Belief, BeliefUpdate
 from infogaze.classifier import Classifier
 from infogaze.decoder import Decoder
 from infogaze.features import GlimpseFeatures
-from infogaze.gain import Criterion, expected_information_gain
-from infogaze.hindsight import Hindsight, entropy
+from infogaze.gain import Criterion, class_entropy, expected_information_gain
+from infogaze.hindsight import Hindsight
 from infogaze.posterior import Posterior
 from infogaze.sensing import GlimpseGrid
 
@@ -157,7 +157,7 @@ class Model(Recogniser):
         gain = self.imagined_gain(belief, noise, criterion, elements)
         if self.hindsight is None or criterion is not expected_information_gain:
             return gain
-        return self.hindsight(gain, belief.hidden, entropy(self.backbone.classify(belief)))
+        return self.hindsight(gain, belief.hidden, class_entropy(self.backbone.classify(belief)))
 
     def imagined_gain(
         self,

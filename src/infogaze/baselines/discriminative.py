@@ -18,14 +18,14 @@ from torch.nn import functional
 
 from infogaze.backbone import Backbone
 from infogaze.belief import Belief
-from infogaze.hindsight import entropy, share_head
+from infogaze.gain import class_entropy
+from infogaze.hindsight import share_head
 from infogaze.model import ModelConfig, Recogniser, glimpse_backbone
 from infogaze.noise import SceneNoise
 from infogaze.objectives import log_likelihood
 from infogaze.policies import Choice, best
 from infogaze.sensing import GlimpseGrid
 from infogaze.training.phases import (
-    ALWAYS_WANDERS,
     Batch,
     Draw,
     Objective,
@@ -34,7 +34,7 @@ from infogaze.training.phases import (
     after_recognising,
     believe,
     classified,
-    look_at,
+    look_by,
 )
 from infogaze.training.three_phases import RECOGNISE
 
@@ -49,7 +49,7 @@ class Valuer(Recogniser):
     def value(self, belief: Belief) -> Float[Tensor, "*batch L"]:
         """What a look at each place is expected to be worth, in nats."""
         with torch.no_grad():
-            most = entropy(self.backbone.classify(belief).float())
+            most = class_entropy(self.backbone.classify(belief))
         return most[..., None] * torch.sigmoid(self.head(belief.hidden.detach()).float())
 
 
@@ -70,19 +70,7 @@ class ValuePolicy:
 @torch.no_grad()
 def explore(model: Valuer, batch: Batch, draw: Draw, looks: int) -> Int[Tensor, "T B"]:
     """Places by value, or at random with the probability of this moment of training; the first at random."""
-    chance = (1.0 - batch.progress).clamp(min=ALWAYS_WANDERS)
-    belief = model.backbone.start(len(batch.labels))
-    candidates = torch.ones_like(draw.places, dtype=torch.bool)
-    places = []
-    for look in range(looks):
-        values = draw.places
-        if look:
-            values = torch.where(draw.wander[:, look, None] < chance, values, model.value(belief))
-        place = values.masked_fill(~candidates, -torch.inf).argmax(1)  # [B]
-        candidates = candidates.scatter(1, place[:, None], False)
-        belief = look_at(model, batch, belief, model.grid.locations(place.device)[place])
-        places.append(place)
-    return torch.stack(places)
+    return look_by(lambda belief, look: model.value(belief), model, batch, draw, looks, wander=True)[0]
 
 
 def estimate(model: Valuer, batch: Batch, draw: Draw, objective: Objective) -> Outcome:

@@ -11,7 +11,7 @@ from infogaze.evaluation.accuracy import balanced_accuracy
 from infogaze.evaluation.calibration import Reliability, expected_calibration_error, reliability, surprise
 from infogaze.evaluation.honesty import happened
 from infogaze.evaluation.records import Records
-from infogaze.evaluation.uncertainty import class_entropy
+from infogaze.gain import class_entropy
 
 
 @dataclass(frozen=True)

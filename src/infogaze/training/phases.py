@@ -155,6 +155,37 @@ def look_at(model: Recogniser, batch: Batch, belief: Belief, where: Int[Tensor, 
     return model.backbone.update(belief, seen_at(model, batch, where[None])[0], where)
 
 
+def look_by(
+    value: Callable[[Belief, int], Float[Tensor, "B L"]],
+    model: Recogniser,
+    batch: Batch,
+    draw: Draw,
+    looks: int,
+    *,
+    wander: bool,
+) -> tuple[Int[Tensor, "T B"], Belief]:
+    """Looks at the places that `value` puts highest before each look, none twice and the first at random; and the beliefs after them.
+
+    With `wander` others are at random too, fewer and fewer, so that a method that learns what looks are worth hears of every place.
+    """
+    chance = (1.0 - batch.progress).clamp(min=ALWAYS_WANDERS)
+    belief = model.backbone.start(len(batch.labels))
+    candidates = torch.ones_like(draw.places, dtype=torch.bool)
+    places: list[Tensor] = []
+    beliefs: list[Belief] = []
+    for look in range(min(looks, model.grid.places)):
+        values = value(belief, look) if look else draw.places
+        if look and wander:
+            values = torch.where(draw.wander[:, look, None] < chance, draw.places, values)
+        place = values.masked_fill(~candidates, -torch.inf).argmax(1)  # [B]
+        candidates = candidates.scatter(1, place[:, None], False)
+        belief = look_at(model, batch, belief, model.grid.locations(place.device)[place])
+        places.append(place)
+        beliefs.append(belief)
+    hidden, memory = (torch.stack([getattr(belief, part) for belief in beliefs]) for part in ("hidden", "memory"))
+    return torch.stack(places), Belief(hidden, memory)
+
+
 def random_places(draw: Draw, looks: int) -> Int[Tensor, "T B"]:
     """Different grid places, at random."""
     return draw.places.topk(min(looks, draw.places.shape[1])).indices.t()

@@ -11,11 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from infogaze.belief import Belief
-from infogaze.hindsight import entropy
+from infogaze.gain import class_entropy
 from infogaze.model import Model, Recogniser
 from infogaze.objectives import log_likelihood, partial_vae_loss
 from infogaze.training.phases import (
-    ALWAYS_WANDERS,
     Batch,
     Draw,
     Objective,
@@ -24,7 +23,7 @@ from infogaze.training.phases import (
     accuracy,
     believe,
     classified,
-    look_at,
+    look_by,
     random_places,
     seen_at,
     visited,
@@ -87,40 +86,25 @@ class Looked:
 
 @torch.no_grad()
 def explore(model: Model, batch: Batch, draw: Draw, looks: int) -> Looked:
-    """Looks where the gain is largest, the first at random.
+    """Looks where the gain is largest; with hindsight some more are at random, so that it hears of every place before it is believed."""
+    maps: list[Tensor] = []
 
-    With hindsight some more are at random, fewer and fewer, so that it hears of every place before it is believed.
-    """
-    chance = (1.0 - batch.progress).clamp(min=ALWAYS_WANDERS)
-    belief = model.backbone.start(len(batch.labels))
-    candidates = torch.ones_like(draw.places, dtype=torch.bool)
-    values = draw.places
-    places: list[Tensor] = []
-    gains: list[Tensor] = []
-    beliefs: list[Tensor] = []
-    told: list[Tensor] = []
-    for look in range(min(looks, model.grid.places)):
-        if look:
-            imagined = model.imagined_gain(belief, draw.explore[:, :, look].movedim(1, 0))
-            values = imagined
-            if model.hindsight is not None:
-                hoped = model.hindsight(imagined, belief.hidden, entropy(told[-1]))
-                values = torch.where(draw.wander[:, look, None] < chance, draw.places, hoped)
-        place = values.masked_fill(~candidates, -torch.inf).argmax(1)  # [B]
-        candidates = candidates.scatter(1, place[:, None], False)
-        belief = look_at(model, batch, belief, model.grid.locations(place.device)[place])
-        places.append(place)
-        beliefs.append(belief.hidden)
-        told.append(model.backbone.classify(belief))
-        if look:
-            gains.append(imagined.gather(1, place[:, None]).squeeze(1))
-    log_probabilities = torch.stack(told)
-    likely = log_likelihood(log_probabilities, batch.labels)
+    def value(belief: Belief, look: int) -> Tensor:
+        gain = model.imagined_gain(belief, draw.explore[:, :, look].movedim(1, 0))
+        maps.append(gain)
+        if model.hindsight is None:
+            return gain
+        return model.hindsight(gain, belief.hidden, class_entropy(model.backbone.classify(belief)))
+
+    places, beliefs = look_by(value, model, batch, draw, looks, wander=model.hindsight is not None)
+    told = model.backbone.classify(beliefs)
+    likely = log_likelihood(told, batch.labels)
+    gains = [gain.gather(1, place[:, None]).squeeze(1) for gain, place in zip(maps, places[1:], strict=True)]
     return Looked(
-        torch.stack(places),
+        places,
         torch.stack(gains) if gains else likely[:0],
-        torch.stack(beliefs)[:-1],
-        entropy(log_probabilities[:-1]),
+        beliefs.hidden[:-1],
+        class_entropy(told[:-1]),
         likely[1:] - likely[:-1],
     )
 
