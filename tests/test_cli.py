@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 import infogaze
-from infogaze.cli import COMMANDS, main, one_line
+from infogaze.cli import COMMANDS, command, main, one_line
 from infogaze.data.options import Options
 from infogaze.data.reading import in_memory
 from infogaze.data.registry import read_set
@@ -57,14 +57,14 @@ def field_texts(command: Callable[..., object]) -> dict[str, str]:
     return texts
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS))
-def test_help_of_every_command_says_what_each_option_does(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_help_of_every_command_says_what_each_option_does(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
-        main([command, "--help"])
+        main([name, "--help"])
     assert stop.value.code == 0
     said = one_line(capsys.readouterr().out)
-    for name, text in field_texts(COMMANDS[command]).items():
-        assert text, f"{name} has no help"
+    for option, text in field_texts(command(name)).items():
+        assert text, f"{option} has no help"
         assert " ".join(text.split()[:2]) in said
 
 
@@ -183,8 +183,26 @@ def test_the_installed_command_answers() -> None:
     done = subprocess.run(
         [Path(sys.executable).parent / "infogaze", "--help"], capture_output=True, text=True, check=True
     )
-    for command in COMMANDS:
-        assert command in done.stdout
+    for name in COMMANDS:
+        assert name in done.stdout
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such pipes")
+def test_a_reader_who_has_seen_enough_is_no_error() -> None:
+    program = Path(sys.executable).parent / "infogaze"
+    with subprocess.Popen([program, "data", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        assert running.stderr.read() == b""
+        assert running.wait() == 141
+
+
+def test_a_command_begins_without_the_libraries_it_has_no_use_for() -> None:
+    program = "import sys; from infogaze.cli import command; command('train'); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    slow = {"torchvision", "sklearn", "matplotlib"}
+    assert not slow & set(done.stdout.split())
 
 
 @pytest.mark.parametrize("method", ["ram", "discriminative", "cnn"])

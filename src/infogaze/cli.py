@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Protocol, runtime_checkable
 
 import tyro
-
-from infogaze.commands.bench import Bench
-from infogaze.commands.data import Data
-from infogaze.commands.evaluate import Evaluate
-from infogaze.commands.look import LookAt
-from infogaze.commands.quickstart import Quickstart
-from infogaze.commands.report import Report
-from infogaze.commands.sweep import Sweep
-from infogaze.commands.train import Train
 
 
 @runtime_checkable
@@ -30,22 +23,32 @@ class Command(Protocol):
         ...
 
 
-COMMANDS: dict[str, Callable[..., Command]] = {
-    "quickstart": Quickstart,
-    "data": Data,
-    "train": Train,
-    "sweep": Sweep,
-    "evaluate": Evaluate,
-    "report": Report,
-    "look": LookAt,
-    "bench": Bench,
+COMMANDS = {
+    "quickstart": "Quickstart",
+    "data": "Data",
+    "train": "Train",
+    "sweep": "Sweep",
+    "evaluate": "Evaluate",
+    "report": "Report",
+    "look": "LookAt",
+    "bench": "Bench",
 }
+"""By name, the class in the module of that name under `commands`."""
+
+
+def command(name: str) -> type[Command]:
+    """The command of this name, with what it needs: one that draws nothing need not wait for a plotting library."""
+    found: type[Command] = getattr(import_module(f"infogaze.commands.{name}"), COMMANDS[name])
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command. Wrong values end in one line on standard error and exit code 2, Ctrl-C in 130."""
+    """Run a command. Wrong values end in one line on standard error and exit code 2, Ctrl-C in 130, a reader that leaves in 141."""
     try:
         _parse(sys.argv[1:] if arguments is None else list(arguments)).run()
+    except BrokenPipeError:  # as in `infogaze train --help | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to write at exit goes nowhere
+        raise SystemExit(141) from None  # as a shell has it for SIGPIPE
     except (ValueError, OSError) as error:
         print(f"infogaze: {error}", file=sys.stderr)
         raise SystemExit(2) from None
@@ -58,8 +61,11 @@ def _parse(arguments: list[str]) -> Command:
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
+            if arguments and arguments[0] in COMMANDS:
+                name, *options = arguments
+                return tyro.cli(command(name), prog=f"infogaze {name}", args=options)
             return tyro.extras.subcommand_cli_from_dict(
-                COMMANDS,
+                {name: command(name) for name in COMMANDS},
                 prog="infogaze",
                 description="Classify a scene that is never seen whole, by looking where the expected information gain is largest.",
                 args=arguments,

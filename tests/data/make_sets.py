@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from scipy.io import savemat
-
-from infogaze.data.torchvision_sets import CIFAR10, CIFAR100, SVHN
+from torchvision.datasets import CIFAR10, CIFAR100, SVHN
 
 CINIC10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 

@@ -6,11 +6,11 @@ from urllib.error import URLError
 
 import numpy as np
 import pytest
+from torchvision.datasets import CIFAR10
 
 from infogaze.data.problems import DataError
 from infogaze.data.registry import load_set
 from infogaze.data.sets import ImageSet
-from infogaze.data.torchvision_sets import CIFAR10
 from tests.data.make_sets import write_cifar10, write_cifar100, write_svhn
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from sklearn.datasets import load_digits
 from torch import Tensor
 from torch.nn import functional
 
@@ -19,6 +18,8 @@ _NOISE = 12.0  # standard deviation, of 255
 
 def digits(seed: int = 0, copies: int = 8) -> ImageSet:
     """Train and test digits are different drawings: 1197, each rendered `copies` times anew, and 600, each once."""
+    from sklearn.datasets import load_digits  # takes longer than all else that a command begins with
+
     drawings = load_digits()
     images = torch.from_numpy(drawings.images.astype(np.float32) / 16.0)  # [1797, 8, 8], 16 is black
     labels = torch.from_numpy(drawings.target).long()

@@ -16,8 +16,6 @@ from infogaze.data.options import AS_IT_IS, Options
 from infogaze.data.reading import Reading, in_memory, pictures_in_array
 from infogaze.data.sets import ImageSet
 from infogaze.data.torchvision_sets import (
-    CIFAR10,
-    CIFAR100,
     Cifar,
     cifar_files,
     download_cifar,
@@ -50,12 +48,12 @@ class Source:
     """What can be asked for beside size and fit."""
 
 
-def _cifar(kind: Cifar, classes: int) -> Source:
+def _cifar(kind: Cifar, folder: str, classes: int) -> Source:
     return Source(
         images="50,000 + 10,000",
         size="32x32x3",
         origin=f"torchvision; {classes} classes",
-        get=f"--download, or a root that holds {kind.base_folder}/",
+        get=f"--download, or a root that holds {folder}/",
         read=partial(read_cifar, kind),
         files=partial(cifar_files, kind),
         download=partial(download_cifar, kind),
@@ -93,8 +91,8 @@ SETS: dict[str, Source] = {
         files=svhn_files,
         download=download_svhn,
     ),
-    "cifar10": _cifar(CIFAR10, 10),
-    "cifar100": _cifar(CIFAR100, 100),
+    "cifar10": _cifar("CIFAR10", "cifar-10-batches-py", 10),
+    "cifar100": _cifar("CIFAR100", "cifar-100-python", 100),
     "cinic10": Source(
         images="180,000 + 90,000",
         size="32x32x3",

@@ -6,12 +6,12 @@ import json
 import platform
 import subprocess
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import torchvision
 
 from infogaze.data.options import Options
 from infogaze.methods import method
@@ -126,7 +126,7 @@ def _versions() -> dict[str, str]:
 
     return {
         "infogaze": __version__, "python": platform.python_version(), "torch": torch.__version__,
-        "torchvision": torchvision.__version__, "numpy": np.__version__,
+        "torchvision": version("torchvision"), "numpy": np.__version__,
     }  # fmt: skip
 
 
