@@ -24,6 +24,7 @@ from infogaze.evaluation.records import (
     begin,
     write,
 )
+from infogaze.methods import METHODS
 from infogaze.report.gather import Chapter, gather
 from infogaze.sensing import GlimpseGrid
 
@@ -38,7 +39,7 @@ COUNTS = {
     "oracle": (20, 50, 55, 56, 57, 57, 57),
     "cnn": (57,),
 }
-IMAGINING = ("infogaze", "gaussian", "attention")
+IMAGINING = tuple(name for name, method in METHODS.items() if method.imagines)
 PARTS = (ManyLooks, Samples, Disturbed, Judged, Showcase, Latents)
 
 

@@ -1,17 +1,32 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 
 from infogaze import GainPolicy
 from infogaze.data.sets import Split
 from infogaze.evaluation.accuracy import accuracy
 from infogaze.evaluation.rollouts import roll_out
+from infogaze.methods import METHODS
 from infogaze.report.accuracy import accuracy_figure
+from infogaze.report.contents import ENTRIES, Entry
+from infogaze.report.drawing import Missing
+from infogaze.report.gather import Chapter
 from infogaze.report.page import Picture, Section, page
 from infogaze.report.rollout import rollout_figure
 from infogaze.report.style import png
+from tests.report.made_up import MadeUp, one_chapter
 from tests.tiny import CONFIG, tiny_agent
+
+
+@pytest.fixture(scope="module")
+def all_methods(tmp_path_factory: pytest.TempPathFactory) -> Chapter:
+    """A chapter with every method there is, the one with the longest name too."""
+    runs = (MadeUp(name) if name != "cnn" else MadeUp(name, parts=()) for name in METHODS)
+    return one_chapter(tmp_path_factory.mktemp("runs"), *runs)
 
 
 def test_the_accuracy_figure_holds_both_curves_their_intervals_and_chance() -> None:
@@ -60,3 +75,22 @@ def test_a_page_escapes_what_it_is_given() -> None:
     assert "1 &lt; 2" in text
     assert 'alt="a &quot;b&quot;"' in text
     assert "<td>&lt;i&gt;</td>" in text
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=[entry.name for entry in ENTRIES])
+def test_no_word_of_a_figure_touches_its_edge(entry: Entry, all_methods: Chapter) -> None:
+    drawn = entry.draw(all_methods)
+    assert not isinstance(drawn, Missing), drawn
+    for drawing in drawn:
+        figure = drawing.figure
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()  # type: ignore[no-untyped-call]
+        width, height = canvas.get_width_height()
+        words: list[Text] = [*figure.texts]
+        for axes in figure.axes:
+            words += [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
+        for text in words:
+            if text.get_visible() and text.get_text():
+                box = text.get_window_extent()
+                inside = box.x0 >= 2 and box.y0 >= 2 and box.x1 <= width - 2 and box.y1 <= height - 2
+                assert inside, (text.get_text(), box.extents, (width, height))

@@ -88,7 +88,7 @@ def _maps(chapter: Chapter, groups: tuple[Group, ...], maps: dict[str, Tensor]) 
     with house_style():
         figure = Figure(
             figsize=(WIDTH, cell * chapter.grid.rows / chapter.grid.cols * len(groups) + 1.0),
-            layout=ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.045, wspace=0.02, hspace=0.0),
+            layout=ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.045, wspace=0.02, hspace=0.0, compress=True),
         )
         cells = figure.subplots(len(groups), chapter.looks, squeeze=False)
         for line, (row, group) in enumerate(zip(cells, groups, strict=True)):
