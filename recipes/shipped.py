@@ -1,7 +1,8 @@
 """python recipes/shipped.py NAME DATA: the accuracy by look of a bundled model over a complete test split, on this machine's CPU.
 
-DATA is a set as `--data arrays` reads it: an .npz with train_x, train_y, test_x and test_y. First looks and imagined scenes are those
-of `infogaze evaluate`. Every core works on scenes of its own, which is faster than all on the same.
+DATA is a set as `--data arrays` reads it: an .npz with train_x, train_y, test_x and test_y; images of another size than the model's scenes
+are brought to it, as `--read.size` does. First looks and imagined scenes are those of `infogaze evaluate`. Every core works on scenes of
+its own, which is faster than all on the same.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 import infogaze
+from infogaze.data.options import Options
 from infogaze.data.registry import load_set
 from infogaze.data.sets import Split
 from infogaze.evaluation.rollouts import roll_out
@@ -21,10 +23,16 @@ from infogaze.evaluation.rollouts import roll_out
 _AT_ONCE = 100  # scenes
 
 
+def test_split(name: str, data: str) -> Split:
+    """The test images, of the size of the model's scenes."""
+    grid = infogaze.load(name).model.grid
+    return load_set("arrays", data, Options(size=(grid.height, grid.width))).test
+
+
 def right(name: str, data: str, first: int) -> Tensor:
     """How many of some scenes are named right after each look."""
     torch.set_num_threads(1)
-    agent, test = infogaze.load(name), load_set("arrays", data).test
+    agent, test = infogaze.load(name), test_split(name, data)
     some = slice(first, first + _AT_ONCE)
     seeds = infogaze.scene_seeds(0, len(test))[some]
     return roll_out(agent, Split(test.images[some], test.labels[some]), agent.policy, seed=seeds).right.sum(0)
@@ -32,7 +40,7 @@ def right(name: str, data: str, first: int) -> Tensor:
 
 def main(name: str, data: str) -> None:
     """Look at every test scene once and print the share that is named right after each look."""
-    scenes, total, done = len(load_set("arrays", data).test), torch.zeros(()), 0
+    scenes, total, done = len(test_split(name, data)), torch.zeros(()), 0
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         for part in as_completed([pool.submit(right, name, data, first) for first in range(0, scenes, _AT_ONCE)]):
             total, done = total + part.result(), min(done + _AT_ONCE, scenes)

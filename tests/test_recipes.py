@@ -24,9 +24,9 @@ def recipe(name: str, *arguments: str | Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def pictures(path: Path, channels: int) -> Path:
+def pictures(path: Path, channels: int, side: int = 32) -> Path:
     draw = np.random.default_rng(0)
-    images, labels = draw.integers(0, 256, (10, 32, 32, channels)).astype(np.uint8), np.arange(10)
+    images, labels = draw.integers(0, 256, (10, side, side, channels)).astype(np.uint8), np.arange(10)
     classes = np.array([str(number) for number in range(10)])
     np.savez(path, train_x=images, train_y=labels, test_x=images, test_y=labels, classes=classes)
     return path
@@ -53,10 +53,14 @@ def test_every_method_in_the_tables_of_results_has_its_row() -> None:
         assert f"| `{row.stem}`" in text, row
 
 
-def test_shipped_measures_a_bundled_model_over_a_complete_split(tmp_path: Path) -> None:
-    path = pictures(tmp_path / "set.npz", 1)
+@pytest.mark.parametrize("side", [32, 28])
+def test_shipped_measures_a_bundled_model_over_a_complete_split(side: int, tmp_path: Path) -> None:
+    path = pictures(tmp_path / "set.npz", 1, side)
     with np.load(path) as arrays:
-        images = torch.from_numpy(arrays["test_x"]).permute(0, 3, 1, 2).contiguous()
+        scenes = [
+            Image.fromarray(image[..., 0]).resize((32, 32), Image.Resampling.LANCZOS) for image in arrays["test_x"]
+        ]
+    images = torch.from_numpy(np.stack([np.asarray(scene) for scene in scenes])[:, None])
     agent = infogaze.load("digits")
     right = roll_out(agent, Split(images, torch.arange(10)), agent.policy).right.double().mean(0)
     row = " ".join(f"{100 * share:.2f}" for share in right.tolist())
