@@ -29,6 +29,8 @@ from infogaze.policies import Policy
 from tests.tiny import CONFIG, tiny_agent
 
 AGENT = tiny_agent()
+TWIN = tiny_agent()
+TWIN.twin = True
 SIZE = (CONFIG.channels, CONFIG.height, CONFIG.width)
 
 
@@ -46,14 +48,15 @@ def windows(episode: Episode, count: int) -> Tensor:
     return union
 
 
+@pytest.mark.parametrize("agent", [AGENT, TWIN], ids=["one belief", "twin"])
 @given(seed=st.integers(0, 2**40), batch=st.integers(1, 3), budget=st.integers(1, 6))
-def test_unseen_pixels_cannot_change_the_outcome(seed: int, batch: int, budget: int) -> None:
+def test_unseen_pixels_cannot_change_the_outcome(agent: Agent, seed: int, batch: int, budget: int) -> None:
     images = scenes(batch, seed)
     sensor = ImageSensor(images, CONFIG.glimpse)
-    episode = AGENT.run(sensor, budget, batch=batch, seed=seed)
+    episode = agent.run(sensor, budget, batch=batch, seed=seed)
     union = windows(episode, batch)[:, None].expand_as(images)
     other = torch.where(union, images, 255 - images)
-    again = AGENT.run(ImageSensor(other, CONFIG.glimpse), budget, batch=batch, seed=seed)
+    again = agent.run(ImageSensor(other, CONFIG.glimpse), budget, batch=batch, seed=seed)
     for look, same in zip(episode.history, again.history, strict=True):
         assert torch.equal(look.location, same.location)
         assert torch.equal(look.probabilities, same.probabilities)
@@ -261,11 +264,12 @@ def test_bad_glimpses_and_locations_are_refused_by_name() -> None:
     assert not episode.history, "what was refused left nothing behind"
 
 
-def test_a_confident_scene_stops_and_the_others_go_on() -> None:
+@pytest.mark.parametrize("agent", [AGENT, TWIN], ids=["one belief", "twin"])
+def test_a_confident_scene_stops_and_the_others_go_on(agent: Agent) -> None:
     images = scenes(40)
-    free = AGENT.run(ImageSensor(images, CONFIG.glimpse), batch=40)
+    free = agent.run(ImageSensor(images, CONFIG.glimpse), batch=40)
     threshold = float(free.history[1].probabilities.amax(1).quantile(0.8))
-    stopped = AGENT.run(ImageSensor(images, CONFIG.glimpse), batch=40, stop=Confident(threshold))
+    stopped = agent.run(ImageSensor(images, CONFIG.glimpse), batch=40, stop=Confident(threshold))
     sure = torch.stack([look.probabilities.amax(1) >= threshold for look in free.history])  # [T, B]
     assert sure[:-1].any(), "the case is in the data"
     assert not sure[:-1].any(0).all()
@@ -273,6 +277,31 @@ def test_a_confident_scene_stops_and_the_others_go_on() -> None:
         when = next((look for look in range(len(free.history)) if sure[look, scene]), len(free.history) - 1)
         torch.testing.assert_close(stopped.probabilities[scene], free.history[when].probabilities[scene])
     assert torch.equal(stopped.stopped, sure[:-1].any(0))
+
+
+def test_twins_say_the_mean_of_the_scene_and_its_mirror_image_and_look_where_one_alone_would() -> None:
+    images = scenes(3)
+    plain, twin = (agent.run(ImageSensor(images, CONFIG.glimpse), batch=3) for agent in (AGENT, TWIN))
+    mirrored = AGENT.episode(3)
+    sensor = ImageSensor(images.flip(-1), CONFIG.glimpse)
+    for one, both in zip(plain.history, twin.history, strict=True):
+        assert torch.equal(one.location, both.location)
+        assert torch.equal(one.gain, both.gain)
+        row, col = one.location.unbind(1)
+        where = torch.stack([row, CONFIG.width - CONFIG.glimpse - col], 1)
+        mirrored.observe(sensor.look(where), at=where)
+        torch.testing.assert_close(both.probabilities, (one.probabilities + mirrored.probabilities) / 2)
+    assert not torch.equal(plain.probabilities, twin.probabilities)
+
+
+def test_twins_name_a_mirrored_scene_as_they_name_the_scene() -> None:
+    there, here = TWIN.episode(3), TWIN.episode(3)
+    for where in (torch.tensor([0.0, 1.5]), torch.tensor([4.0, 6.0])):
+        back = torch.stack([where[0], CONFIG.width - CONFIG.glimpse - where[1]])
+        glimpse = scenes(3, int(where[0]))[..., : CONFIG.glimpse, : CONFIG.glimpse]
+        there.observe(glimpse, at=where)
+        here.observe(glimpse.flip(-1), at=back)
+    torch.testing.assert_close(there.probabilities, here.probabilities)
 
 
 def test_an_episode_ends_when_every_scene_is_confident() -> None:

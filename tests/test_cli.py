@@ -220,6 +220,18 @@ def test_look_chooses_as_the_models_own_method_does(
     assert f"a model by {method} imagines nothing; own, random or raster is allowed" in line
 
 
+def test_look_takes_in_every_look_mirrored_too_where_it_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = []
+    for options in ([], ["--twin"]):
+        main(["look", "--out", str(tmp_path / "look.png"), *options])
+        told.append([line.split() for line in capsys.readouterr().out.splitlines()[1:-1]])
+    alone, twin = told
+    assert [line[:3] for line in alone] == [line[:3] for line in twin], "looks are at the same places"
+    assert alone[0] != twin[0], "and tell something else"
+
+
 def test_look_without_a_picture_looks_at_the_sample_with_the_bundled_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

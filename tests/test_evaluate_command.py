@@ -8,7 +8,9 @@ from typing import get_args
 
 import numpy as np
 import pytest
+import torch
 
+import infogaze
 from infogaze.cli import main
 from infogaze.commands import evaluate as command
 from infogaze.commands.evaluate import MeasurementName
@@ -104,6 +106,20 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: Path | str) -> str:
 
 def test_all_there_is_to_measure_can_be_asked_for() -> None:
     assert set(get_args(MeasurementName)) == set(KINDS)
+
+
+def test_a_run_saved_with_a_twin_is_measured_with_it_and_looks_at_the_same_places(trained: Path, home: Path) -> None:
+    run = copy(trained, home, "infogaze-0-set")
+    evaluate(run, "--measure", "records")
+    alone = records.read(run / "evaluation", Records)
+    agent = infogaze.load(run)
+    agent.twin = True
+    infogaze.save(agent, run)
+    evaluate(run, "--measure", "records")
+    twin = records.read(run / "evaluation", Records)
+    assert records.about(run / "evaluation").twin
+    assert torch.equal(alone.locations, twin.locations)
+    assert not torch.equal(alone.log_probabilities, twin.log_probabilities)
 
 
 def test_a_run_is_measured_in_full_and_accuracy_by_look_is_printed(

@@ -11,7 +11,11 @@ import torch
 from PIL import Image
 
 import infogaze
+from infogaze.data.registry import load_set
 from infogaze.data.sets import Split
+from infogaze.evaluation import records
+from infogaze.evaluation.exact_pass import exact_pass
+from infogaze.evaluation.records import About
 from infogaze.evaluation.rollouts import roll_out
 
 ROOT = Path(__file__).parents[1]
@@ -53,8 +57,8 @@ def test_every_method_in_the_tables_of_results_has_its_row() -> None:
         assert f"| `{row.stem}`" in text, row
 
 
-@pytest.mark.parametrize("side", [32, 28])
-def test_shipped_measures_a_bundled_model_over_a_complete_split(side: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("side", "twin"), [(32, []), (28, ["twin"])])
+def test_shipped_measures_a_bundled_model_over_a_complete_split(side: int, twin: list[str], tmp_path: Path) -> None:
     path = pictures(tmp_path / "set.npz", 1, side)
     with np.load(path) as arrays:
         scenes = [
@@ -62,9 +66,35 @@ def test_shipped_measures_a_bundled_model_over_a_complete_split(side: int, tmp_p
         ]
     images = torch.from_numpy(np.stack([np.asarray(scene) for scene in scenes])[:, None])
     agent = infogaze.load("digits")
+    agent.twin = bool(twin)
     right = roll_out(agent, Split(images, torch.arange(10)), agent.policy).right.double().mean(0)
     row = " ".join(f"{100 * share:.2f}" for share in right.tolist())
-    assert recipe("shipped.py", "digits", path).strip().endswith(f"digits, 10 scenes: {row}")
+    assert recipe("shipped.py", "digits", path, *twin).strip().endswith(f"digits, 10 scenes: {row}")
+
+
+def test_twin_names_recorded_looks_again_and_refuses_other_images(tmp_path: Path) -> None:
+    path, run = pictures(tmp_path / "set.npz", 1), tmp_path / "run"
+    agent = infogaze.load("digits")
+    infogaze.save(agent, run)
+    test = load_set("arrays", path).test
+    looks = exact_pass(agent, test, 0, 10)
+    about = About(
+        "infogaze", "digits", 0, "set", "", 10, agent.classes, 7, 20, agent.model.grid, True, False, 0, "CPU", {}
+    )  # fmt: skip
+    records.begin(run / "evaluation", about)
+    records.write(run / "evaluation", looks)
+    rows = [looks.right]
+    agent.twin = True
+    rows.append(exact_pass(agent, test, 0, 10).right)
+    said = [" ".join(f"{100 * share:.2f}" for share in right.double().mean(0).tolist()) for right in rows]
+    assert recipe("twin.py", path, run).splitlines() == [
+        f"{run}, one belief, 10 scenes: {said[0]}", f"{run}, twins, 10 scenes: {said[1]}",
+    ]  # fmt: skip
+    with np.load(path) as arrays:
+        np.savez(tmp_path / "other.npz", **{**arrays, "test_y": arrays["test_y"][::-1]})
+    with pytest.raises(subprocess.CalledProcessError) as refusal:
+        recipe("twin.py", tmp_path / "other.npz", run)
+    assert "was evaluated on other test images" in refusal.value.stderr
 
 
 def test_ship_keeps_a_model_in_half_precision_and_small_files(tmp_path: Path) -> None:

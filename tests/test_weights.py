@@ -33,6 +33,17 @@ def test_a_saved_agent_comes_back_the_same(folder: Path) -> None:
     assert torch.equal(one.gain, other.gain)
 
 
+def test_whether_it_has_a_twin_is_saved_and_a_folder_from_before_has_none(tmp_path: Path) -> None:
+    agent = tiny_agent()
+    agent.twin = True
+    infogaze.save(agent, tmp_path)
+    assert infogaze.load(tmp_path).twin
+    description = json.loads((tmp_path / "model.json").read_text())
+    del description["twin"]
+    (tmp_path / "model.json").write_text(json.dumps(description))
+    assert not infogaze.load(tmp_path).twin
+
+
 def test_masked_weights_are_not_stored(folder: Path) -> None:
     stored = load_file(folder / "model.safetensors")
     weight = stored["posterior.layers.0.spline.between.weight"]

@@ -53,6 +53,7 @@ class Agent:
         config: ModelConfig | None = None,
         method: str = "infogaze",
         precision: Literal["float32", "bfloat16"] = "float32",
+        twin: bool = False,
     ) -> None:
         self.model = model.eval()
         self.method = method
@@ -61,6 +62,9 @@ class Agent:
         """How looks are chosen unless an episode is given another way."""
         self.precision = precision
         """Of the networks' products; probabilities and gains come out in float32 always."""
+        self.twin = twin
+        """Whether every look is taken in mirrored too, by a second belief, and both say together what the scene is: the mean of their
+        probabilities. For scenes whose mirror image has the same label. Looks are chosen by the first belief alone."""
         self.classes = tuple(classes)
         self.looks = looks
         self.samples = samples
@@ -98,7 +102,8 @@ class Agent:
         policy = self.policy if policy is None else policy
         cast = torch.autocast(self.model.device.type, torch.bfloat16, enabled=self.precision == "bfloat16")
         channels = None if self.config is None else self.config.channels
-        return Episode(self.model, seeds.to(self.model.device), budget, policy, stop, first, cast, channels)
+        seeds = seeds.to(self.model.device)
+        return Episode(self.model, seeds, budget, policy, stop, first, cast, channels, self.twin)
 
     def run(
         self,
@@ -131,6 +136,7 @@ class Episode:
         first: Location | None,
         cast: torch.autocast,
         channels: int | None,
+        twin: bool,
     ) -> None:
         self._model = model
         self._cast = cast
@@ -148,6 +154,7 @@ class Episode:
         """The scenes that the stop rule has ended. What is observed of them afterwards is not used."""
         with torch.no_grad():
             self._belief = model.backbone.start(self.batch)
+            self._mirrored = model.backbone.start(self.batch) if twin else None
         self._candidates = torch.ones(self.batch, model.grid.places, dtype=torch.bool, device=seeds.device)
         self._probabilities: Tensor | None = None
         self._chosen_by = self._no_gain()
@@ -210,10 +217,11 @@ class Episode:
         location = self._locations(at) if at is not None else self._plan().location
         chosen_by = self._no_gain() if self._next is None else self._next.gain
         running = ~self.stopped
-        with self._cast:
-            content = self._model.backbone.features(pixels)
-            updated = self._model.backbone.update(self._belief, content, location)
-            probabilities = self._model.backbone.classify(updated).exp()
+        updated, probabilities = self._taken_in(self._belief, pixels, location)
+        if self._mirrored is not None:
+            twin, says = self._taken_in(self._mirrored, pixels.flip(-1), self._model.grid.mirrored(location))
+            self._mirrored = twin.where(running, self._mirrored)
+            probabilities = (probabilities + says) / 2
         self._probabilities = torch.where(running[:, None], probabilities, self.probabilities)
         self._belief = updated.where(running, self._belief)
         self._candidates = self._candidates & ~(self._model.grid.at(location) & running[:, None])
@@ -222,6 +230,13 @@ class Episode:
         self.history.append(Look(location, self._probabilities, entropy, self._grid_map(chosen_by)))
         if self._stop is not None and not self.done:
             self.stopped = self.stopped | self._stop(self)
+
+    def _taken_in(self, belief: Belief, pixels: Tensor, location: Tensor) -> tuple[Belief, Tensor]:
+        """The belief with these glimpses, and the class probabilities it holds."""
+        backbone = self._model.backbone
+        with self._cast:
+            updated = backbone.update(belief, backbone.features(pixels), location)
+            return updated, backbone.classify(updated).exp()
 
     @torch.no_grad()
     def _plan(self) -> Choice:

@@ -62,6 +62,11 @@ class GlimpseGrid:
         cols = locations[..., 1] * (2.0 / max(self.width - self.glimpse, 1)) - 1.0
         return torch.stack([rows, cols], -1)
 
+    def mirrored(self, locations: Num[Tensor, "*batch 2"]) -> Num[Tensor, "*batch 2"]:
+        """Where the same glimpses are in the scene mirrored left to right."""
+        rows, cols = locations.unbind(-1)
+        return torch.stack([rows, self.width - self.glimpse - cols], -1)
+
     def nearest(self, locations: Num[Tensor, "*batch 2"]) -> Int[Tensor, "*batch"]:
         """The index of the place nearest to each location."""
         row, col = torch.floor(locations / self.stride + 0.5).long().unbind(-1)

@@ -65,6 +65,7 @@ def save(
         "model": asdict(agent.config),
         "looks": agent.looks,
         "samples": agent.samples,
+        "twin": agent.twin,
         "classes": list(agent.classes),
         "weights": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
     }
@@ -121,9 +122,9 @@ def _load(folder: Path, device: torch.device | str) -> Agent:
             **{**description["model"], "glimpse_widths": tuple(description["model"]["glimpse_widths"])}
         )
         classes, looks, samples = description["classes"], int(description["looks"]), int(description["samples"])
-        method = description.get("method", "infogaze")
+        method, twin = description.get("method", "infogaze"), bool(description.get("twin", False))
         model = build_for(method, config)
-        agent = Agent(model, classes, looks=looks, samples=samples, config=config, method=method)
+        agent = Agent(model, classes, looks=looks, samples=samples, config=config, method=method, twin=twin)
         digests = dict(description["weights"])
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFolderError(f"{folder / 'model.json'}: not a valid description of a model: {error}") from None

@@ -130,6 +130,17 @@ def test_a_measurement_does_not_touch_the_others(folder: Path) -> None:
     assert records.about(folder) == ABOUT
 
 
+def test_an_evaluation_from_before_there_were_twins_is_not_forgotten(folder: Path) -> None:
+    def begin_again(twin: bool) -> bool:
+        change(folder, lambda record: record["about"].pop("twin", None))
+        records.begin(folder, replace(ABOUT, twin=twin))
+        return records.has(folder, Records)
+
+    records.write(folder, RECORDS)
+    assert begin_again(twin=False)
+    assert not begin_again(twin=True)
+
+
 def test_the_same_measurement_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     records.begin(tmp_path / "other", ABOUT)
     for made in MADE:

@@ -77,6 +77,9 @@ def test_what_would_make_an_interval_too_narrow_or_mix_two_things_in_a_curve_is_
     many = write_run(tmp_path / "c", MadeUp("infogaze", 1, parts=()))
     with pytest.raises(EvaluationError, match="imagined 1 scenes a look in one and 20 in the other"):
         gather([few, many])
+    twin = write_run(tmp_path / "d", MadeUp("infogaze", 0, parts=()), twin=True)
+    with pytest.raises(EvaluationError, match="took in every look mirrored too in one and not in the other"):
+        gather([twin, many])
 
 
 def test_folders_without_an_evaluation_are_refused(tmp_path: Path) -> None:

@@ -223,4 +223,5 @@ def _about(
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
         versions={"infogaze": __version__, "python": platform.python_version(), "torch": torch.__version__},
         weights=_weights(run),
+        twin=agent.twin,
     )

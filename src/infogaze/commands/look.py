@@ -43,12 +43,15 @@ class LookAt:
     """Scenes imagined behind each gain map; the model's own number if not given."""
     stop_at: float | None = None
     """Stop as soon as the most likely label has this probability."""
+    twin: bool = False
+    """Take in every look mirrored too, for scenes whose mirror image has the same label; a model that was saved so does it anyway."""
     seed: int = 0
     """Fixes the first look and the imagined scenes."""
 
     def run(self) -> None:
         """Look, print a line a look, write the picture."""
         agent = load(self.model)
+        agent.twin = agent.twin or self.twin
         scene = read_scene(sample_picture() if self.image is None else self.image, agent)
         stop = None if self.stop_at is None else Confident(self.stop_at)
         sensor = ImageSensor(scene[None], agent.model.grid.glimpse)

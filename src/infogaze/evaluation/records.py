@@ -65,6 +65,8 @@ class About:
     """Of Python and the packages that compute."""
     weights: str = ""
     """Digest of the model's weights."""
+    twin: bool = False
+    """Whether every look is taken in mirrored too."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,7 @@ def begin(folder: Path, about: About) -> None:
     if (folder / "about.json").exists():
         try:
             record = json.loads((folder / "about.json").read_text())
-            if record["format"] == FORMAT and record["about"] == wanted:
+            if record["format"] == FORMAT and {"twin": False, **record["about"]} == wanted:
                 return
         except (ValueError, KeyError, TypeError):
             pass

@@ -198,6 +198,11 @@ def _groups(runs: tuple[Run, ...]) -> tuple[Group, ...]:
                     f"{run.folder} and {after.folder} cannot be one curve: {method} imagined {run.about.samples} scenes "
                     f"a look in one and {after.about.samples} in the other"
                 )
+            if run.about.twin != after.about.twin:
+                raise EvaluationError(
+                    f"{run.folder} and {after.folder} cannot be one curve: {method} took in every look mirrored too in one "
+                    "and not in the other"
+                )
         mark = "" if members[0].about.deployable else "not deployable"
         said = ", ".join(word for word in (preset if several else "", mark) if word)
         groups.append(Group(method, preset, f"{method} ({said})" if said else method, members))
