@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-import torch
 from jaxtyping import Float, Num
 from torch import Tensor, nn
 
@@ -39,7 +38,7 @@ class Backbone(nn.Module):
         for seen, where in zip(content, locations, strict=True):
             belief = self.update(belief, seen, where)
             beliefs.append(belief)
-        return _stack(beliefs)
+        return Belief.stack(beliefs)
 
 
 class GlimpseBackbone(Backbone):
@@ -75,8 +74,4 @@ class GlimpseBackbone(Backbone):
         for look in received:
             belief = self.belief_update.advance(belief, look)
             beliefs.append(belief)
-        return _stack(beliefs)
-
-
-def _stack(beliefs: list[Belief]) -> Belief:
-    return Belief(torch.stack([b.hidden for b in beliefs]), torch.stack([b.memory for b in beliefs]))
+        return Belief.stack(beliefs)

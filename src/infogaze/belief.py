@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -28,6 +29,11 @@ class Belief:
         return Belief(
             torch.where(keep[:, None], self.hidden, other.hidden), torch.where(keep[:, None], self.memory, other.memory)
         )
+
+    @staticmethod
+    def stack(beliefs: Sequence[Belief]) -> Belief:
+        """Beliefs one after the other, as a new first dimension."""
+        return Belief(torch.stack([b.hidden for b in beliefs]), torch.stack([b.memory for b in beliefs]))
 
     def __getitem__(self, scenes: slice) -> Belief:
         """The belief of some scenes of a batch."""

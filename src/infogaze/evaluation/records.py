@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -67,6 +67,10 @@ class About:
     """Digest of the model's weights."""
     twin: bool = False
     """Whether every look is taken in mirrored too."""
+
+
+_DEFAULTS = {field.name: field.default for field in fields(About) if field.default is not MISSING}
+"""What an evaluation from before there were these fields is taken to say."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +191,7 @@ def begin(folder: Path, about: About) -> None:
     if (folder / "about.json").exists():
         try:
             record = json.loads((folder / "about.json").read_text())
-            if record["format"] == FORMAT and {"twin": False, **record["about"]} == wanted:
+            if record["format"] == FORMAT and {**_DEFAULTS, **record["about"]} == wanted:
                 return
         except (ValueError, KeyError, TypeError):
             pass

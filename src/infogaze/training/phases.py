@@ -182,8 +182,7 @@ def look_by(
         belief = look_at(model, batch, belief, model.grid.locations(place.device)[place])
         places.append(place)
         beliefs.append(belief)
-    hidden, memory = (torch.stack([getattr(belief, part) for belief in beliefs]) for part in ("hidden", "memory"))
-    return torch.stack(places), Belief(hidden, memory)
+    return torch.stack(places), Belief.stack(beliefs)
 
 
 def random_places(draw: Draw, looks: int) -> Int[Tensor, "T B"]:
