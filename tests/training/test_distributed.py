@@ -25,8 +25,12 @@ from infogaze.weights import save
 from infogaze.agent import Agent
 from tests.training.small_run import configuration, scenes
 
-dies_at = int(sys.argv[2])
+def threads():
+    return set(os.listdir("/proc/self/task"))
+
+dies_at, alone = int(sys.argv[2]), threads()
 with processes(torch.device("cpu")) as (share, device):
+    talking = threads() - alone
     asked = 0
     def stop():
         global asked
@@ -47,6 +51,7 @@ with processes(torch.device("cpu")) as (share, device):
         train(model, scenes(), config, folder, Surroundings(asked_to_stop=stop, save_every=0.0, share=share))
         if share.rank == 0:
             save(Agent(model, ["a", "b", "c"], config=config.preset.model, method=method), out / "model")
+(Path(sys.argv[1]) / f"threads-{share.rank}").write_text(f"{len(talking)} {len(talking & threads())}")
 """
 
 Lines = list[dict[str, Any]]
@@ -115,6 +120,15 @@ def test_a_killed_rank_restarts_from_the_checkpoint_and_ends_where_it_would_have
     assert killed == whole
     weights = [(tmp_path / name / "infogaze/model/model.safetensors").read_bytes() for name in ("whole", "killed")]
     assert weights[0] == weights[1]
+
+
+def test_no_thread_of_the_group_outlives_it(tmp_path: Path) -> None:
+    # One that does may abort its process at the interpreter's end, with the training done.
+    run(tmp_path / "two", 2)
+    for rank in range(2):
+        made, left = map(int, (tmp_path / "two" / f"threads-{rank}").read_text().split())
+        assert made > 0
+        assert left == 0
 
 
 def test_only_one_process_writes(both: tuple[dict[str, Lines], dict[str, Lines]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 
 import torch
 from torch import distributed
@@ -23,6 +24,9 @@ def processes(device: torch.device) -> Iterator[tuple[Share, torch.device]]:
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
+    # This module's functions have the group of all processes as a default from the moment it is first imported. Imported later,
+    # they would keep the group and its threads to the interpreter's end, where such a thread can abort the process.
+    import_module("torch.distributed.nn")
     store, rank, world = next(rendezvous("env://"))
     # After a restart the store may still hold the addresses of processes that are gone.
     name = f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
