@@ -20,7 +20,8 @@ from infogaze.cli import COMMANDS, command, main, one_line
 from infogaze.data.options import Options
 from infogaze.data.reading import in_memory
 from infogaze.data.registry import read_set
-from infogaze.methods import build_for
+from infogaze.methods import METHODS, build_for
+from infogaze.presets import PRESETS
 from infogaze.scene import read_scene
 from tests.tiny import CONFIG, tiny_agent
 
@@ -66,6 +67,15 @@ def test_help_of_every_command_says_what_each_option_does(name: str, capsys: pyt
     for option, text in field_texts(command(name)).items():
         assert text, f"{option} has no help"
         assert " ".join(text.split()[:2]) in said
+
+
+@pytest.mark.parametrize("name", ["train", "sweep", "bench"])
+def test_help_names_every_preset_and_method(name: str) -> None:
+    texts = field_texts(command(name))
+    for field, allowed in (("preset", PRESETS), ("method", METHODS), ("methods", METHODS)):
+        if field in texts:
+            given = " ".join(texts[field].split()).partition(": ")[2].removesuffix(".").replace(" or ", ", ")
+            assert given.split(", ") == list(allowed)
 
 
 def test_wrong_values_are_named_with_those_allowed(capsys: pytest.CaptureFixture[str], picture: Path) -> None:

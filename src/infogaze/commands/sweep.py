@@ -35,11 +35,12 @@ class Sweep:
     """
 
     preset: Annotated[PresetName, tyro.conf.Positional, tyro.conf.arg(metavar="PRESET")]
-    """Sizes of the networks and what belongs to the data set."""
+    """Sizes of the networks and what belongs to the data set: svhn, cifar10, cinic10, cifar100, tinyimagenet or digits."""
     out: Path
     """Folder of the sweep."""
     methods: str = "all"
-    """Names with commas between, or all: infogaze, gaussian, attention, random, ram, ram-plus, discriminative, oracle, cnn."""
+    """Names with commas between, or all: infogaze, no-hindsight, gaussian, attention, random, ram, ram-plus, discriminative, oracle,
+    cnn."""
     seeds: int = 3
     """How many, from 0 on."""
     data: str | None = None
