@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
 from infogaze import METHODS, sweeping
@@ -21,6 +22,7 @@ from infogaze.data.options import Options
 from infogaze.evaluation import records
 from infogaze.evaluation.records import Judged, ManyLooks, Records
 from infogaze.sweeping import Failed, Job, carry_out, jobs
+from infogaze.weights import load, save
 from tests.sweeps import Swept, given, here, printed, run_here, tiny_set, write_set
 
 ROOT = Path(__file__).parents[1]
@@ -125,6 +127,21 @@ def test_more_can_be_measured_of_a_finished_sweep_without_training_again(
     assert (metrics, model) == ((run / "metrics.jsonl").read_bytes(), (run / "model.safetensors").read_bytes())
     assert (run / "evaluation" / "records.safetensors").stat().st_mtime_ns == kept
     assert more.table == first.table
+
+
+def test_another_judge_judges_again(tiny: Path, tmp_path: Path, sweep: Callable[..., Swept]) -> None:
+    asked, cnn = ("--methods", "random,cnn", "--seeds", "1"), tmp_path / "out" / "cnn" / "seed-0"
+    sweep(tiny, *asked)
+    before = records.read(tmp_path / "out" / "random" / "seed-0" / "evaluation", Judged)
+    judge = load(cnn)
+    with torch.no_grad():
+        for weights in judge.model.parameters():
+            weights.neg_()
+    save(judge, cnn)
+    assert sweep(tiny, *asked).ran == ["judgement"]
+    after = records.read(tmp_path / "out" / "random" / "seed-0" / "evaluation", Judged)
+    assert not torch.equal(after.judge, before.judge)
+    assert sweep(tiny, *asked).ran == []
 
 
 def test_without_the_cnn_nothing_is_judged(tiny: Path, tmp_path: Path, sweep: Callable[..., Swept]) -> None:

@@ -21,6 +21,7 @@ from infogaze.evaluation.measuring import kinds_for
 from infogaze.evaluation.records import Judged, Measurement
 from infogaze.methods import METHODS
 from infogaze.training.three_phases import RECOGNISE
+from infogaze.weights import weights_digest
 
 _WAIT = 0.2  # seconds between looks at the running commands
 _DIE_WITH_PARENT = 1  # Linux: PR_SET_PDEATHSIG
@@ -67,10 +68,10 @@ def jobs(
             )  # fmt: skip
     if "judged" in measure and "cnn" in methods:
         runs = [out / name / f"seed-{seed}" for name in methods if name != "cnn" for seed in range(seeds)]
-        command = ("evaluate", *map(str, runs), *evaluate, "--judge", str(out / "cnn" / "seed-0"))
+        judge = out / "cnn" / "seed-0"
+        command = ("evaluate", *map(str, runs), *evaluate, "--judge", str(judge))
         every = tuple(job.name for job in made)
-        done = [_measured(run, {Judged}) for run in runs]
-        made.append(Job("judgement", "judgement", (command,), every, lambda: all(check() for check in done)))
+        made.append(Job("judgement", "judgement", (command,), every, _judged(runs, judge)))
     return made
 
 
@@ -85,6 +86,18 @@ def _has(path: Path) -> Callable[[], bool]:
 
 def _measured(run: Path, kinds: set[type[Measurement]]) -> Callable[[], bool]:
     return lambda: all(records.has(run / "evaluation", kind) for kind in kinds)
+
+
+def _judged(runs: Sequence[Path], judge: Path) -> Callable[[], bool]:
+    """By this judge with the weights that it has now."""
+
+    def done() -> bool:
+        if not (judge / "model.json").exists():
+            return False
+        weights = weights_digest(judge)
+        return all(records.has(run / "evaluation", Judged, weights) for run in runs)
+
+    return done
 
 
 def spelled(job: Job) -> str:

@@ -79,6 +79,12 @@ def save(
             old.unlink()
 
 
+def weights_digest(folder: Path) -> str:
+    """One digest for all weights of a model folder, as its description gives them; the files themselves are not read."""
+    digests = _description(folder / "model.json").get("weights")
+    return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
+
+
 def _in_files(tensors: dict[str, Tensor], largest: int | None) -> dict[str, dict[str, Tensor]]:
     """The tensors by the file they go into, in order."""
     if largest is None:

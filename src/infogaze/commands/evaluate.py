@@ -43,7 +43,7 @@ from infogaze.evaluation.sample_counts import COUNTS, sample_counts
 from infogaze.evaluation.showcase import showcase
 from infogaze.methods import METHODS
 from infogaze.progress import Display, display
-from infogaze.weights import load
+from infogaze.weights import load, weights_digest
 
 MeasurementName = Literal["records", "judged", "showcase", "latents", "many-looks", "samples", "disturbed"]
 
@@ -139,7 +139,7 @@ class Evaluate:
         found = records.read(folder, Records)
         if judge is not None and self.judge is not None:
             work = partial(judged, judge, test, found.locations, batch)
-            measured(Judged, len(test), work, _weights(self.judge))
+            measured(Judged, len(test), work, weights_digest(self.judge))
         measured(Showcase, 1, lambda notice: showcase(agent, test, found, self.seed))
         measured(Latents, 1, lambda notice: latents(agent, test, self.seed))
         measured(ManyLooks, len(some), partial(many_looks, *given), first)
@@ -192,12 +192,6 @@ def _require_fit(run: Path, agent: Agent, images: ImageSet) -> None:
         )
 
 
-def _weights(run: Path) -> str:
-    """One digest for all of a model's weights."""
-    digests = json.loads((run / "model.json").read_text())["weights"]
-    return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
-
-
 def _about(
     run: Path, config: dict[str, Any], agent: Agent, test: Split, digest: str, seed: int, device: torch.device
 ) -> About:
@@ -222,6 +216,6 @@ def _about(
         first_looks=seed,
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
         versions={"infogaze": __version__, "python": platform.python_version(), "torch": torch.__version__},
-        weights=_weights(run),
+        weights=weights_digest(run),
         twin=agent.twin,
     )
