@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import warnings
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -19,6 +22,7 @@ from infogaze import (
 )
 from infogaze.gain import CRITERIA
 from infogaze.policies import Policy
+from infogaze.stopping import StopRule
 from tests.tiny import CONFIG, tiny_agent
 
 AGENT = tiny_agent()
@@ -202,6 +206,42 @@ def test_looks_off_the_grid_are_accepted_fractions_of_a_pixel_too() -> None:
     assert next_place.tolist() != [[4, 2]]
 
 
+@pytest.mark.parametrize(
+    "stop", [None, Confident(1.0), LittleToGain(0.0)], ids=["no rule", "confident", "little to gain"]
+)
+def test_a_look_elsewhere_than_was_asked_for_is_recorded_as_chosen_by_no_map(stop: StopRule | None) -> None:
+    sensor = ImageSensor(scenes(2), CONFIG.glimpse)
+    episode = AGENT.episode(batch=2, stop=stop)
+    episode.observe(sensor.look(episode.next_location()))
+    episode.observe(sensor.look(torch.tensor([[1, 1], [1, 1]])), at=(1, 1))
+    assert not episode.history[-1].gain.any(), "nothing was asked"
+    asked, planned = episode.next_location(), episode.gain
+    where = torch.stack([asked[0], torch.tensor([1, 3])])
+    episode.observe(sensor.look(where), at=where)
+    assert torch.equal(episode.history[-1].gain[0], planned[0]), "the place that was asked for, named"
+    assert planned[0].any()
+    assert not episode.history[-1].gain[1].any()
+
+
+def test_the_models_own_budget_is_no_more_than_the_places() -> None:
+    assert Agent(AGENT.model, AGENT.classes, looks=1000).episode().budget == CONFIG.grid.places
+    assert AGENT.episode(budget=1000).budget == 1000, "one's own may be, for looks off the grid"
+
+
+def test_a_scene_with_no_place_left_takes_nothing_in_while_others_go_on() -> None:
+    image = scenes(1).expand(2, -1, -1, -1)
+    sensor = ImageSensor(image, CONFIG.glimpse)
+    episode = AGENT.episode(batch=2, budget=1000)
+    for place in CONFIG.grid.locations():
+        where = torch.stack([place, torch.tensor([1, 1])])
+        episode.observe(sensor.look(where), at=where)
+    seen = episode.probabilities
+    assert not episode.done
+    episode.observe(sensor.look(torch.tensor([[3, 3], [3, 3]])), at=(3, 3))
+    assert torch.equal(episode.probabilities[0], seen[0])
+    assert not torch.equal(episode.probabilities[1], seen[1])
+
+
 def test_a_small_step_off_the_grid_changes_the_outcome_a_little() -> None:
     image = torch.nn.functional.avg_pool2d(scenes(1).float(), 3, 1, 1).round().to(torch.uint8)
     sensor = ImageSensor(image, CONFIG.glimpse)
@@ -230,6 +270,19 @@ def test_a_numpy_glimpse_is_as_good_as_a_tensor() -> None:
     one.observe(glimpse, at=(0, 0))
     other.observe(glimpse.numpy(), at=(0, 0))
     assert torch.equal(one.probabilities, other.probabilities)
+
+
+def test_numpy_glimpses_may_be_views_and_not_to_be_written_to_and_seeds_may_be_numpys_too() -> None:
+    glimpse = scenes(1)[:, :, :4, :4].contiguous()
+    swapped = glimpse.numpy()[:, ::-1]
+    swapped.flags.writeable = False
+    one, other = AGENT.episode(seed=3), AGENT.episode(seed=np.int64(3))
+    one.observe(glimpse.flip(1), at=(0, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        other.observe(swapped, at=np.array([2, 0])[::-1])
+    assert torch.equal(one.probabilities, other.probabilities)
+    assert torch.equal(one.next_location(), other.next_location())
 
 
 def test_bad_glimpses_and_locations_are_refused_by_name() -> None:

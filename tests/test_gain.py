@@ -214,3 +214,15 @@ def test_entropy_is_scipys() -> None:
     log_probabilities = torch.randn(6, 3, 5, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
     expected = torch.from_numpy(stats.entropy(log_probabilities.exp().numpy(), axis=-1))
     torch.testing.assert_close(class_entropy(log_probabilities), expected)
+
+
+@every_criterion
+def test_gains_are_in_float32_whatever_was_imagined_in_bfloat16(criterion: Criterion) -> None:
+    lookahead, now = (
+        _random_log_probabilities(3, 2, 4, 5, seed=0).float(),
+        _random_log_probabilities(2, 5, seed=1).float(),
+    )
+    features = torch.randn(3, 2, 4, 6, generator=torch.Generator().manual_seed(2))
+    gain = criterion(lookahead, now, features.bfloat16())
+    assert gain.dtype == torch.float32
+    torch.testing.assert_close(gain, criterion(lookahead, now, features), rtol=0.02, atol=0.02)

@@ -23,7 +23,8 @@ from infogaze.policies import Choice, Policy, RandomPolicy
 from infogaze.sensing import Sensor, require_inside
 from infogaze.stopping import StopRule
 
-Location = Num[Tensor, "B 2"] | Num[Tensor, "2"] | Sequence[float] | Sequence[Sequence[float]]
+Location = Num[Tensor, "B 2"] | Num[Tensor, "2"] | np.ndarray | Sequence[float] | Sequence[Sequence[float]]
+Seed = int | np.integer | Sequence[int] | np.ndarray | Int[Tensor, " B"]
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Agent:
     def episode(
         self,
         batch: int = 1,
-        seed: int | Sequence[int] | Int[Tensor, " B"] = 0,
+        seed: Seed = 0,
         *,
         budget: int | None = None,
         first: Location | None = None,
@@ -86,15 +87,16 @@ class Agent:
         """Begin to look at `batch` scenes.
 
         `seed` is one number for the batch, or one a scene: equal seeds and glimpses give equal outcomes in any batch. The first
-        look is at random, or at `first`. The policy is the method's own unless another is given; the budget is the model's own.
+        look is at random, or at `first`. The policy is the method's own unless another is given; the budget is the model's own, or
+        as many looks as there are places where these are fewer.
         """
         if batch < 1:
             raise ValueError(f"batch is {batch}; it must be at least 1")
-        budget = self.looks if budget is None else budget
+        budget = min(self.looks, self.model.grid.places) if budget is None else budget
         if budget < 1:
             raise ValueError(f"budget is {budget}; it must be at least 1 look")
-        if isinstance(seed, int):
-            seeds = scene_seeds(seed, batch)
+        if isinstance(seed, int | np.integer):
+            seeds = scene_seeds(int(seed), batch)
         else:
             seeds = torch.as_tensor(seed, dtype=torch.int64)
             if seeds.shape != (batch,):
@@ -111,7 +113,7 @@ class Agent:
         budget: int | None = None,
         *,
         batch: int = 1,
-        seed: int | Sequence[int] | Int[Tensor, " B"] = 0,
+        seed: Seed = 0,
         first: Location | None = None,
         policy: Policy | None = None,
         stop: StopRule | None = None,
@@ -151,7 +153,7 @@ class Episode:
         self.history: list[Look] = []
         """One record a look."""
         self.stopped: Bool[Tensor, " B"] = torch.zeros_like(seeds, dtype=torch.bool)
-        """The scenes that the stop rule has ended. What is observed of them afterwards is not used."""
+        """The scenes that the stop rule has ended. What is observed of them afterwards is not used, nor of those with no place left."""
         with torch.no_grad():
             self._belief = model.backbone.start(self.batch)
             self._mirrored = model.backbone.start(self.batch) if twin else None
@@ -159,15 +161,16 @@ class Episode:
         self._probabilities: Tensor | None = None
         self._chosen_by = self._no_gain()
         self._next: Choice | None = None
+        self._told: Choice | None = None  # what the user was told of it
         if first is not None:
-            self._next = Choice(self._locations(first), self._no_gain())
+            self._next = self._told = Choice(self._locations(first), self._no_gain())
 
     @property
     def done(self) -> bool:
         """Whether the budget is spent, or every scene has stopped or has no place left."""
         if len(self.history) >= self.budget:
             return True
-        return bool((self.stopped | ~self._candidates.any(1)).all())
+        return not bool(self._running.any())
 
     @property
     def belief(self) -> Belief:
@@ -202,21 +205,25 @@ class Episode:
         """Where to look next: row and column of the glimpse's top-left pixel. The same until something is observed."""
         if self.done:
             raise RuntimeError(f"the episode is done after {len(self.history)} looks; begin another")
-        choice = self._plan()
-        self._chosen_by = choice.gain
-        return choice.location
+        self._told = self._plan()
+        self._chosen_by = self._told.gain
+        return self._told.location
 
     @torch.no_grad()
     def observe(self, glimpse: Tensor | np.ndarray, at: Location | None = None) -> None:
         """Take in the glimpses [B, C, g, g] seen at `next_location()`, or `at` any other place, fractions of a pixel too."""
         if self.done:
             raise RuntimeError(f"the episode is done after {len(self.history)} looks; begin another")
-        if at is None and self._next is None:
+        told, running = self._told, self._running
+        if at is not None:
+            location = self._locations(at)
+        elif told is not None:
+            location = told.location
+        else:
             raise RuntimeError("observe() needs a location: call next_location() first, or give at=")
-        pixels = self._pixels(torch.as_tensor(glimpse))
-        location = self._locations(at) if at is not None else self._plan().location
-        chosen_by = self._no_gain() if self._next is None else self._next.gain
-        running = ~self.stopped
+        pixels, chosen_by = self._pixels(_tensor(glimpse)), self._no_gain()
+        if told is not None:
+            chosen_by = torch.where((location == told.location).all(1, keepdim=True), told.gain, chosen_by)
         updated, probabilities = self._taken_in(self._belief, pixels, location)
         if self._mirrored is not None:
             twin, says = self._taken_in(self._mirrored, pixels.flip(-1), self._model.grid.mirrored(location))
@@ -225,11 +232,16 @@ class Episode:
         self._probabilities = torch.where(running[:, None], probabilities, self.probabilities)
         self._belief = updated.where(running, self._belief)
         self._candidates = self._candidates & ~(self._model.grid.at(location) & running[:, None])
-        self._chosen_by, self._next = chosen_by, None
+        self._chosen_by, self._next, self._told = chosen_by, None, None
         entropy = torch.special.entr(self._probabilities).sum(1)
         self.history.append(Look(location, self._probabilities, entropy, self._grid_map(chosen_by)))
         if self._stop is not None and not self.done:
             self.stopped = self.stopped | self._stop(self)
+
+    @property
+    def _running(self) -> Bool[Tensor, " B"]:
+        """The scenes that go on: not stopped, and with a place left that was not looked at."""
+        return ~self.stopped & self._candidates.any(1)
 
     def _taken_in(self, belief: Belief, pixels: Tensor, location: Tensor) -> tuple[Belief, Tensor]:
         """The belief with these glimpses, and the class probabilities it holds."""
@@ -254,7 +266,7 @@ class Episode:
         return values.view(self.batch, self._model.grid.rows, self._model.grid.cols)
 
     def _locations(self, at: Location) -> Tensor:
-        locations = torch.as_tensor(at, device=self._seeds.device)
+        locations = _tensor(at).to(self._seeds.device)
         if locations.shape not in {(2,), (self.batch, 2)}:
             raise ValueError(
                 f"a location has shape {tuple(locations.shape)}; (2,) or ({self.batch}, 2) is allowed: row, column"
@@ -278,3 +290,8 @@ class Episode:
         if not bool(((glimpse >= 0) & (glimpse <= 1)).all()):
             raise ValueError("float glimpses must lie in [0, 1] with no NaN; give uint8 for 0 to 255")
         return to_pixels(glimpse.float())
+
+
+def _tensor(values: Tensor | np.ndarray | Sequence[float] | Sequence[Sequence[float]]) -> Tensor:
+    """A tensor of these values; an array's may lie in memory in any order, and are copied, so that it may be written to or not."""
+    return torch.as_tensor(np.array(values, order="C") if isinstance(values, np.ndarray) else values)

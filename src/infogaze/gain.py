@@ -50,7 +50,8 @@ def feature_variance(
     features: Float[Tensor, "P B L f"],
 ) -> Float[Tensor, "B L"]:
     """How much the imagined features of a place differ between samples: their variance over P, the mean over dimensions."""
-    return features.var(0, correction=0).mean(-1)  # [B, L]
+    precise = features.to(torch.promote_types(features.dtype, torch.float32))
+    return precise.var(0, correction=0).mean(-1)  # [B, L]
 
 
 CRITERIA: dict[str, Criterion] = {

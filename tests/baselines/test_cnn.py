@@ -6,10 +6,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from infogaze import Agent, ImageSensor
 from infogaze.baselines.cnn import PHASES, PictureBackbone, picture_network
 from infogaze.belief import Belief
+from infogaze.data.sets import Split
+from infogaze.evaluation.exact_pass import exact_pass
 from infogaze.features import to_pixels
 from infogaze.methods import build_for
 from infogaze.sensing import extract
@@ -119,3 +122,18 @@ def test_one_picture_may_be_updated_with_many_looks() -> None:
     for look in range(5):
         alone = model.backbone.update(belief, content[:, look], where[look].expand(2, 2)).hidden
         assert torch.equal(together[:, look], alone)
+
+
+def test_with_a_twin_it_sees_the_picture_and_its_mirror_image() -> None:
+    images = (torch.rand(5, *SHAPE, generator=torch.Generator().manual_seed(0)) * 255).to(torch.uint8)
+    agent = Agent(made("cnn").eval(), "abc", method="cnn")
+
+    def said(pictures: Tensor, twin: bool) -> Tensor:
+        agent.twin = twin
+        return exact_pass(
+            agent, Split(pictures, torch.zeros(len(images), dtype=torch.int64)), 0, 2
+        ).log_probabilities.exp()
+
+    alone, mirrored = said(images, twin=False), said(images.flip(-1), twin=False)
+    assert not torch.allclose(alone, mirrored)
+    torch.testing.assert_close(said(images, twin=True), (alone + mirrored) / 2)

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 import torch
 
-from infogaze import GainPolicy, RandomPolicy
+from infogaze import Agent, GainPolicy, RandomPolicy
 from infogaze.data.sets import Split
 from infogaze.evaluation.rollouts import roll_out
+from infogaze.methods import build_for
 from tests.tiny import CONFIG, tiny_agent
 
 SPLIT = Split(
@@ -30,6 +34,17 @@ def test_first_looks_are_the_same_for_all_policies_and_later_ones_are_not() -> N
     assert torch.equal(by_gain.locations[:, 0], at_random.locations[:, 0])
     assert torch.equal(by_gain.probabilities[:, 0], at_random.probabilities[:, 0])
     assert not torch.equal(by_gain.locations[:, 1], at_random.locations[:, 1])
+
+
+@pytest.mark.parametrize("method", ["random", "ram"])
+def test_on_few_places_all_methods_take_as_many_looks_in_any_batch(method: str) -> None:
+    config = replace(CONFIG, height=4, width=6)
+    assert config.grid.places == 2
+    agent = Agent(build_for(method, config), "abc", looks=7, config=config, method=method)
+    split = Split(SPLIT.images[:, :, :4, :6], SPLIT.labels)
+    one, parts = (roll_out(agent, split, agent.policy, batch=batch) for batch in (7, 1))
+    assert one.locations.shape == parts.locations.shape == (7, 2, 2)
+    torch.testing.assert_close(one.probabilities, parts.probabilities)
 
 
 def test_right_says_whether_the_likeliest_label_is_the_true_one() -> None:

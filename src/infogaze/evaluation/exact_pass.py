@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -39,14 +40,23 @@ def expected_of_looks(looked: Rollouts, grid: GlimpseGrid) -> Float[Tensor, "N T
     return looked.gains.flatten(2).gather(2, grid.nearest(looked.locations)[..., None]).squeeze(2)
 
 
+def _named_at_once(agent: Agent, pixels: Float[Tensor, "B C H W"]) -> Float[Tensor, "B classes"]:
+    """log p(y) of a network that sees all."""
+    picture = Belief(pixels.flatten(1), torch.zeros(len(pixels), 0, device=pixels.device))
+    return agent.model.backbone.classify(picture)
+
+
 @torch.no_grad()
 def _seen_whole(agent: Agent, split: Split, batch: int, notice: Callable[[int], None]) -> Records:
     labels: list[Int[Tensor, " B"]] = []
     said: list[Float[Tensor, "B 1 classes"]] = []
     for first in range(0, len(split), batch):
         images = split.images[first : first + batch].to(agent.model.device)
-        picture = Belief(to_pixels(images).flatten(1), torch.zeros(len(images), 0, device=images.device))
-        said.append(agent.model.backbone.classify(picture)[:, None].cpu())
+        says = _named_at_once(agent, to_pixels(images))
+        if agent.twin:
+            mirrored = _named_at_once(agent, to_pixels(images).flip(-1))
+            says = torch.logaddexp(says, mirrored) - math.log(2.0)
+        said.append(says[:, None].cpu())
         labels.append(split.labels[first : first + batch].cpu())
         notice(len(images))
     log_probabilities = torch.cat(said).clamp(min=LEAST)
