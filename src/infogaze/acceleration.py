@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 import torch
 from jaxtyping import Bool
 from torch import Tensor
@@ -44,14 +46,15 @@ class CapturedPolicy:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._graphs: dict[tuple[int, ...], _Captured] = {}
+        self._graphs: WeakKeyDictionary[Recogniser, dict[tuple[int, ...], _Captured]] = WeakKeyDictionary()
 
     def __call__(self, model: Recogniser, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
         """The same choice as the policy's own."""
-        key = (id(model), *belief.hidden.shape)
-        if key not in self._graphs:
-            self._graphs[key] = _Captured(self._policy, model, belief, candidates, noise)
-        return self._graphs[key].replay(belief, candidates, noise)
+        graphs = self._graphs.setdefault(model, {})
+        key = (*belief.hidden.shape, torch.is_autocast_enabled(belief.hidden.device.type))
+        if key not in graphs:
+            graphs[key] = _Captured(self._policy, model, belief, candidates, noise)
+        return graphs[key].replay(belief, candidates, noise)
 
 
 class _Captured:
