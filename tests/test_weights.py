@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 import infogaze
 from infogaze import Agent, ImageSensor, Model, ModelFolderError
-from infogaze.weights import bundled
+from infogaze.weights import bundled, write_whole
 from tests.tiny import CONFIG, WITH_HINDSIGHT, tiny_agent
 
 
@@ -224,3 +226,17 @@ def test_saving_again_leaves_no_file_of_the_time_before(tmp_path: Path) -> None:
     infogaze.save(tiny_agent(), tmp_path / "model", largest_file=3_000)
     infogaze.save(tiny_agent(), tmp_path / "model")
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == ["model.json", "model.safetensors"]
+
+
+def test_a_file_that_could_not_be_written_leaves_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(number: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    write_whole(tmp_path / "kept", b"old")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_whole(tmp_path / "kept", b"new")
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert (tmp_path / "kept").read_bytes() == b"old"

@@ -100,11 +100,15 @@ def _in_files(tensors: dict[str, Tensor], largest: int | None) -> dict[str, dict
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file so that a reader sees the old one or the new one, never a part."""
     partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    try:
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def _stored(value: Tensor, dtype: torch.dtype) -> Tensor:

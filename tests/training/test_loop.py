@@ -168,10 +168,23 @@ def test_the_last_two_checkpoints_and_the_best_are_kept(tmp_path: Path) -> None:
     assert len(names) == 3
 
 
-def test_looking_at_the_scenes_held_out_changes_nothing_of_training(tmp_path: Path) -> None:
-    seldom = run(tmp_path / "seldom", method="random", hold_out=0.2)
-    often = run(tmp_path / "often", method="random", hold_out=0.2, around=Surroundings(save_every=0.0))
-    assert same(seldom, often)
+def test_a_run_that_dies_before_its_first_checkpoint_notes_nothing_twice(
+    undisturbed: tuple[Recogniser, str], tmp_path: Path
+) -> None:
+    class Died(Exception):
+        pass
+
+    def die(step: Step) -> None:
+        if step.step == 10:
+            raise Died
+
+    with pytest.raises(Died):
+        run(tmp_path / "run", around=Surroundings(notice=die))
+    noted = tmp_path / "run" / "metrics.jsonl"
+    assert noted.read_text()
+    noted.write_text(noted.read_text() + '{"phase": 0, "st')
+    assert same(undisturbed[0], run(tmp_path / "run"))
+    assert noted.read_text() == undisturbed[1]
 
 
 def test_a_finished_run_is_not_trained_again(undisturbed: tuple[Recogniser, str], tmp_path: Path) -> None:
@@ -189,6 +202,9 @@ def test_a_folder_of_another_configuration_is_refused_by_name(tmp_path: Path) ->
         run(tmp_path / "run", replace(RECIPE, clip=2.0))
     with pytest.raises(ValueError, match=r"another configuration: seed is 0 there and 5 here"):
         run(tmp_path / "run", seed=5)
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "config.json.partial").write_text("{")
+    run(tmp_path / "torn")  # was killed while its first file was written
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("")
     with pytest.raises(ValueError, match="not empty and not a run"):
@@ -227,6 +243,31 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(tmp_path: Path, monkey
             assert torch.equal(value, states[5][name]), f"{name} was changed by the bad step"
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert sum(line["skipped"] for line in lines) == 1
+
+
+def test_an_epoch_without_a_finite_step_does_not_count_as_a_low_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from infogaze.training import loop, stepping
+
+    real, calls, seen = stepping.PhaseLoss.forward, 0, []
+
+    def spoiled(self: stepping.PhaseLoss, *given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        nonlocal calls
+        calls += 1
+        loss, *told = real(self, *given)  # type: ignore[arg-type]
+        return (loss * float("nan") if 7 <= calls <= 12 else loss), *told  # the second epoch of six steps
+
+    class Watched(Plateau):
+        def after(self, loss: float) -> Plateau:
+            seen.append(loss)
+            return super().after(loss)
+
+    monkeypatch.setattr(stepping.PhaseLoss, "forward", spoiled)
+    monkeypatch.setattr(loop, "Plateau", Watched)
+    run(tmp_path / "run", replace(RECIPE, schedule="plateau", recognise=PhaseRecipe(4, 16, 1e-2)))
+    assert all(loss > 0 for loss in seen)
+    assert len(seen) == 3 + 2 + 2, "the epochs of three phases but for one"
 
 
 def test_too_many_bad_steps_in_a_row_stop_the_run_and_say_where(tmp_path: Path) -> None:

@@ -69,7 +69,8 @@ class Train:
     """A bundled name, or a model or run folder, whose weights to begin with; needed where phase 1 is left out. From another method's
     folder, those of F, R and C are taken."""
     hold_out: float = 0.0
-    """Share of the training split kept back; the best checkpoint is the one with the highest accuracy on it."""
+    """Share of the training split kept back. Ten times a phase up to 1000 of these scenes are looked at, and the phase hands on the weights
+    that named most of them right after the last look; metrics.jsonl has the shares."""
     seed: int = 0
     """Fixes everything: weights, order, looks, augmentation."""
     device: str = "auto"

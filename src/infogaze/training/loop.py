@@ -14,18 +14,15 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from torch import Tensor
 
-from infogaze.agent import Agent
 from infogaze.data.resident import Feed
 from infogaze.data.sets import Split
-from infogaze.evaluation.exact_pass import exact_pass
-from infogaze.evaluation.rollouts import roll_out
 from infogaze.features import to_pixels
 from infogaze.methods import METHODS
 from infogaze.model import Recogniser
-from infogaze.policies import RandomPolicy
 from infogaze.training import checkpoints
 from infogaze.training.checkpoints import Checkpoint
 from infogaze.training.distributed import any_process
+from infogaze.training.held_out import due, keep_back, named_right
 from infogaze.training.phases import Batch, Objective, draw
 from infogaze.training.runs import RunConfig, RunFolder
 from infogaze.training.schedule import Plateau, cycle
@@ -33,7 +30,6 @@ from infogaze.training.stepping import Reading, Share, Stepper
 
 _LOG_EVERY = 50
 _SKIPS_ALLOWED = 20
-_HELD_OUT_AT_MOST = 1000
 _COLLAPSED = math.log(2.0)
 """Entropy in nats of the places of a look, below which it hardly depends on the scene."""
 
@@ -84,18 +80,19 @@ class Surroundings:
 
 def train(model: Recogniser, train_split: Split, config: RunConfig, folder: RunFolder, around: Surroundings) -> None:
     """Train the model in place, from the folder's last checkpoint if it has one."""
-    learning, held_out = _held_out(train_split, config)
+    learning, kept_back = keep_back(train_split, config)
     feed = Feed(learning, model.device)
     reached = checkpoints.latest(folder.checkpoints, around.complain)
+    if around.share.rank == 0:
+        # Without a checkpoint everything is taken again, and what a run noted that was killed so early is forgotten.
+        folder.rewind(*((reached.phase, reached.step) if reached is not None else (0, 0)))
     if reached is not None:
-        if around.share.rank == 0:
-            folder.rewind(reached.phase, reached.step)
         model.load_state_dict(_under("model.", reached))
     for index in (number - 1 for number in config.phases):
         if reached is not None and index < reached.phase:
             continue
         midway = reached if reached is not None and reached.phase == index and reached.step else None
-        _PhaseRun(model, feed, held_out, config, folder, around, index, midway).go()
+        _PhaseRun(model, feed, kept_back, config, folder, around, index, midway).go()
     model.eval()
 
 
@@ -106,7 +103,7 @@ class _PhaseRun:
         self,
         model: Recogniser,
         feed: Feed,
-        held_out: Split,
+        kept_back: Split,
         config: RunConfig,
         folder: RunFolder,
         around: Surroundings,
@@ -115,7 +112,7 @@ class _PhaseRun:
     ) -> None:
         preset, recipe, phase = config.preset, config.recipe, METHODS[config.method].phases[index]
         part = phase.length(recipe)
-        self._model, self._feed, self._held_out, self._config = model, feed, held_out, config
+        self._model, self._feed, self._kept_back, self._config = model, feed, kept_back, config
         self._folder, self._around, self._index = folder, around, index
         self._phase = phase
         self._batch = min(part.batch, len(feed))
@@ -134,12 +131,14 @@ class _PhaseRun:
         augmentation = recipe.augmentation
         if augmentation is not None:
             augmentation = replace(augmentation, flip=augmentation.flip and preset.mirror)
-        self._step = self._logged = 0
+        self._step = 0
         self._plateau = Plateau()
         self._epoch_loss = [0.0, 0.0]  # sum and count
         self._best: float | None = None
+        self._best_weights: dict[str, Tensor] = {}
+        self._held_out: tuple[float, ...] = ()
         self._complained = False
-        self._read = Reading(0.0, (), 0, 0, ())
+        self._read = Reading(0.0, (), 0, 0, 0, ())
         if checkpoint is None:
             self._prepare()
         self._stepper = Stepper(
@@ -162,7 +161,10 @@ class _PhaseRun:
                 self._stepper.step(images, labels, self._rate * self._share_of_rate(), self._step / self._steps)
                 self._step += 1
                 done, ended = self._step == self._steps, self._step % per_epoch == 0
-                log = done or ended or self._step % _LOG_EVERY == 0
+                judged = bool(len(self._kept_back)) and due(self._step, self._steps)
+                log = done or ended or judged or self._step % _LOG_EVERY == 0
+                if judged:
+                    self._judge()
                 if log:
                     self._log(ended)
                 loss, accuracy = self._read.loss, self._read.accuracy
@@ -178,6 +180,8 @@ class _PhaseRun:
                 if done:
                     break
         self._stepper.hand_on()
+        if self._best_weights:
+            self._model.load_state_dict(self._best_weights)
         self._finish()
 
     def _asked_to_stop(self) -> bool:
@@ -192,21 +196,39 @@ class _PhaseRun:
             return self._plateau.share
         return cycle(self._step, self._steps)
 
+    def _judge(self) -> None:
+        """See how the weights that would be handed on now name the scenes kept back; the best are handed on in the end."""
+        share, best = self._around.share, self._best
+        with self._stepper.handed_on():
+            if share.rank == 0:
+                self._held_out = named_right(self._model, self._kept_back, self._config, self._phase)
+                self._best = max(self._held_out[-1], 0.0 if best is None else best)
+            # Of equals the later, which has learned more that the scenes kept back do not show: phase 2 changes no name.
+            if any_process(share.rank == 0 and self._best == self._held_out[-1], share, self._model.device):
+                self._best_weights = {name: value.clone() for name, value in self._model.state_dict().items()}
+                if share.rank == 0:
+                    weights = {f"model.{name}": value for name, value in self._best_weights.items()}
+                    facts = {"held_out": self._held_out}
+                    best_yet = Checkpoint(self._index, self._step, weights, facts)
+                    checkpoints.write(self._folder.checkpoints, best_yet, best=True)
+
     def _log(self, epoch_ended: bool) -> None:
-        window, self._logged = self._step - self._logged, self._step
         read = self._read = self._stepper.read_meters()
-        self._epoch_loss = [self._epoch_loss[0] + read.loss * window, self._epoch_loss[1] + window]
-        if epoch_ended:
+        self._epoch_loss = [self._epoch_loss[0] + read.loss * read.steps, self._epoch_loss[1] + read.steps]
+        if epoch_ended and self._epoch_loss[1]:
             self._plateau = self._plateau.after(self._epoch_loss[0] / self._epoch_loss[1])
+        if epoch_ended:
             self._epoch_loss = [0.0, 0.0]
         if self._around.share.rank == 0:
-            self._folder.note(
-                {
-                    "phase": self._index, "name": self._phase.name, "step": self._step, "loss": read.loss,
-                    "accuracy": read.accuracy, "visited_entropy": read.visited_entropy,
-                    "learning_rate": self._rate * self._share_of_rate(), "skipped": read.skipped,
-                }
-            )  # fmt: skip
+            line = {
+                "phase": self._index, "name": self._phase.name, "step": self._step, "loss": read.loss,
+                "accuracy": read.accuracy, "visited_entropy": read.visited_entropy,
+                "learning_rate": self._rate * self._share_of_rate(), "skipped": read.skipped,
+            }  # fmt: skip
+            if self._held_out:
+                line["held_out"] = self._held_out
+            self._folder.note(line)
+        self._held_out = ()
         self._complain_of_collapse(read)
         if read.skipped_in_a_row >= _SKIPS_ALLOWED:
             raise Diverged(
@@ -231,24 +253,15 @@ class _PhaseRun:
         for position, state in stepper.optimiser.state_dict()["state"].items():
             tensors.update({f"optimiser.{position}.{name}": value for name, value in state.items()})
         tensors.update({f"average.{name}": value for name, value in stepper.average.items()})
+        tensors.update({f"best.{name}": value for name, value in self._best_weights.items()})
         tensors.update({f"meters.{name}": value for name, value in stepper.meters.items()})
         return {**tensors, "generator": stepper.generator.get_state()}
 
     def _save(self) -> None:
         if self._around.share.rank:
             return
-        facts = {
-            "plateau": asdict(self._plateau),
-            "epoch_loss": self._epoch_loss,
-            "best": self._best,
-            "logged": self._logged,
-        }
-        here = Checkpoint(self._index, self._step, self._tensors(), facts)
-        value = self._worth()
-        if value is not None and (self._best is None or value > self._best):
-            self._best = facts["best"] = value
-            checkpoints.write(self._folder.checkpoints, here, best=True)
-        checkpoints.write(self._folder.checkpoints, here)
+        facts = {"plateau": asdict(self._plateau), "epoch_loss": self._epoch_loss, "best": self._best}
+        checkpoints.write(self._folder.checkpoints, Checkpoint(self._index, self._step, self._tensors(), facts))
 
     def _finish(self) -> None:
         """After the last step: the beginning of the next phase is a checkpoint too, with the model and nothing else."""
@@ -274,10 +287,11 @@ class _PhaseRun:
             for name, value in _under(prefix, checkpoint).items():
                 ours[name].copy_(value)
         stepper.generator.set_state(checkpoint.tensors["generator"])
-        self._step, self._logged = checkpoint.step, checkpoint.facts["logged"]
+        self._step = checkpoint.step
         self._plateau = Plateau(**checkpoint.facts["plateau"])
         self._epoch_loss = checkpoint.facts["epoch_loss"]
         self._best = checkpoint.facts["best"]
+        self._best_weights = {name: value.to(self._model.device) for name, value in _under("best.", checkpoint).items()}
 
     def _prepare(self) -> None:
         if self._phase.prepare is None:
@@ -287,37 +301,6 @@ class _PhaseRun:
         numbers = draw(self._phase, self._model, self._batch, self._objective, generator)
         self._phase.prepare(self._model, Batch(to_pixels(images), labels), numbers, self._objective)
 
-    def _worth(self) -> float | None:
-        """Accuracy at the last look on the scenes held out, where there are any."""
-        if not len(self._held_out):
-            return None
-        preset = self._config.preset
-        agent = Agent(
-            self._model,
-            [str(label) for label in range(preset.model.classes)],
-            looks=preset.looks,
-            samples=preset.samples,
-            method=self._config.method,
-        )
-        if METHODS[self._config.method].sees == "everything":
-            right = exact_pass(agent, self._held_out, seed=0, batch=200).right[:, -1]
-        else:
-            policy = agent.policy if self._phase.chooses else RandomPolicy()
-            right = roll_out(agent, self._held_out, policy).right[:, -1]
-        self._model.train()
-        return float(right.double().mean())
-
 
 def _under(prefix: str, checkpoint: Checkpoint) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in checkpoint.tensors.items() if name.startswith(prefix)}
-
-
-def _held_out(split: Split, config: RunConfig) -> tuple[Split, Split]:
-    """The split without the scenes kept back, and those, as many as are looked at."""
-    count = round(config.hold_out * len(split))
-    order = torch.randperm(len(split), generator=torch.Generator().manual_seed(config.seed))
-    kept, rest = order[:count], order[count:].sort().values
-    if not count:
-        return split, Split(split.images[:0], split.labels[:0])
-    kept = kept[:_HELD_OUT_AT_MOST]
-    return Split(split.images[rest], split.labels[rest]), Split(split.images[kept], split.labels[kept])

@@ -47,7 +47,7 @@ class RunConfig:
     start_from: str | None = None
     """A model folder whose weights to begin with."""
     hold_out: float = 0.0
-    """Share of the training split that is kept back, to choose the best checkpoint by."""
+    """Share of the training split that is kept back, to choose by it the weights that a phase hands on."""
 
     def __post_init__(self) -> None:
         allowed = range(1, len(method(self.method).phases) + 1)
@@ -74,7 +74,7 @@ class RunFolder:
         if stored.exists():
             _require_same(stored, wanted)
             return
-        if path.exists() and any(path.iterdir()):
+        if path.exists() and any(entry.suffix != ".partial" for entry in path.iterdir()):
             raise ValueError(f"{path}: not empty and not a run; name another folder")
         path.mkdir(parents=True, exist_ok=True)
         record = {"config": wanted, "versions": _versions(), "revision": _revision()}

@@ -6,6 +6,8 @@ its random numbers to the update of the average, is captured once as a graph and
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -44,6 +46,8 @@ class Reading:
     """Mean over the steps that were not skipped."""
     accuracy: tuple[float, ...]
     """Likewise, at each look."""
+    steps: int
+    """How many these are."""
     skipped: int
     """Steps whose loss or gradient was not finite."""
     skipped_in_a_row: int
@@ -148,6 +152,7 @@ class Stepper:
         return Reading(
             loss=sums["loss"][0] / finite,
             accuracy=tuple(value / finite for value in sums["accuracy"]),
+            steps=round(sums["steps"][0]),
             skipped=round(sums["skipped"][0]),
             skipped_in_a_row=round(sums["skipped_in_a_row"][0]),
             visited_entropy=tuple(entropy.tolist()),
@@ -159,6 +164,19 @@ class Stepper:
         for name, value in _floats(self._model).items():
             if name in self.average:
                 value.copy_(self.average[name])
+
+    @contextmanager
+    def handed_on(self) -> Iterator[None]:
+        """Within the block the model has the weights that it would be handed on with."""
+        own = {name: value.clone() for name, value in _floats(self._model).items() if name in self.average}
+        self.hand_on()
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for name, value in _floats(self._model).items():
+                    if name in own:
+                        value.copy_(own[name])
 
     def _step(self, images: Tensor, labels: Tensor) -> None:
         mine = self._share.of(self._batch)
