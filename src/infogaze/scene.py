@@ -18,13 +18,13 @@ def sample_picture() -> Path:
     return Path(str(resources.files("infogaze").joinpath("bundled", "sample.png")))
 
 
-def read_scene(path: Path, agent: Agent) -> UInt8[Tensor, "C H W"]:
+def read_scene(path: Path | str, agent: Agent) -> UInt8[Tensor, "C H W"]:
     """A picture as a scene of the model's size and channels, read as those of a set that is cropped to this size."""
     grid = agent.model.grid
     channels = 3 if agent.config is None else agent.config.channels
     if channels not in {1, 3}:
         raise ValueError(f"this model takes {channels} channels; a picture has 1 or 3")
-    picture = open_picture(path)
+    picture = open_picture(Path(path))
     if min(picture.size) < grid.glimpse:
         width, height = picture.size
         raise ValueError(f"{path}: {height}x{width} pixels, smaller than a glimpse of {grid.glimpse}x{grid.glimpse}")

@@ -4,6 +4,7 @@ import errno
 import json
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,8 @@ from infogaze.data.cache import cache_root
 from infogaze.data.options import AS_IT_IS, Options
 from infogaze.data.pictures import Form, read_picture
 from infogaze.data.problems import DataError
-from infogaze.data.registry import load_set
+from infogaze.data.reading import in_memory
+from infogaze.data.registry import load_set, read_set
 from infogaze.data.sets import ImageSet, Split
 from tests.data.make_sets import noise, write_image
 
@@ -134,6 +136,26 @@ def test_a_file_of_the_same_size_but_another_time_counts_as_changed(source: Path
     assert len(decoded) == 24
 
 
+def test_a_root_may_be_typed_in_any_way(
+    source: Path, decoded: list[Path], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = load(source)
+    monkeypatch.chdir(source)
+    (source.parent / "link").symlink_to(source)
+    for root in (".", "../source", "../link", f"{source}/../source", str(source)):
+        assert same(load_set("folder", root, cache=source.parent / "cache"), first)
+    assert len(decoded) == 12
+    assert not caplog.messages
+    the_cache(source)
+
+
+def test_a_file_that_moved_within_the_root_counts_as_changed(source: Path, decoded: list[Path]) -> None:
+    load(source)
+    (source / "train" / "a" / "0.png").rename(source / "train" / "b" / "moved.png")
+    assert load(source).train.labels.tolist() == [0, 0, 1, 1, 1, 1]
+    assert len(decoded) == 24
+
+
 def test_what_was_read_in_other_ways_is_kept_apart(source: Path, decoded: list[Path]) -> None:
     assert load(source).train.images.shape == (6, 3, 6, 6)
     assert load(source, Options(channels=1)).train.images.shape == (6, 1, 6, 6)
@@ -184,6 +206,13 @@ def test_what_a_killed_process_left_goes_after_a_day(source: Path) -> None:
     assert fresh.exists()
 
 
+def test_what_another_process_removes_while_its_age_is_asked_does_no_harm(source: Path) -> None:
+    gone = source.parent / "cache" / "folder-0123.partial-abc"
+    gone.parent.mkdir()
+    gone.symlink_to("nowhere")  # is listed, and is not there when it is asked
+    assert len(load(source).train) == 6
+
+
 def test_a_place_that_cannot_be_written_is_one_line(source: Path) -> None:
     (source.parent / "cache").write_text("a file, no folder")
     with pytest.raises(DataError, match="the cache cannot be written: .*; INFOGAZE_CACHE can name another folder"):
@@ -200,16 +229,97 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(source: Path, monkeypatch: p
     assert not list((source.parent / "cache").iterdir())
 
 
-def test_a_cache_that_another_process_finished_meanwhile_does_no_harm(source: Path) -> None:
-    other: list[ImageSet] = []
+def leave_no_cache(source: Path) -> None:
+    pass
+
+
+def leave_a_stale_cache(source: Path) -> None:
+    load(source)
+    write_image(source / "train" / "a" / "0.png", noise(77, 6, 6, 3))
+
+
+def leave_a_damaged_cache(source: Path) -> None:
+    load(source)
+    flip_a_byte(the_cache(source) / "test_labels.npy")
+
+
+@pytest.mark.parametrize("leave", [leave_no_cache, leave_a_stale_cache, leave_a_damaged_cache])
+def test_a_cache_that_another_process_finished_meanwhile_stays_and_is_opened(
+    source: Path, leave: Callable[[Path], None]
+) -> None:
+    leave(source)
+    theirs: list[tuple[ImageSet, int]] = []
 
     def meanwhile(done: int, total: int) -> None:
-        other.append(load(source))
+        other = load(source)
+        [place] = [path for path in (source.parent / "cache").iterdir() if ".partial-" not in path.name]
+        theirs.append((other, place.stat().st_ino))
 
     first = load_set("folder", source, cache=source.parent / "cache", progress=meanwhile)
-    assert same(first, other[0])
-    assert same(load(source), first)
+    assert same(first, in_memory(read_set("folder", source)))
+    for other, number in theirs:
+        assert same(first, other)
+        assert the_cache(source).stat().st_ino == number
+
+
+def test_a_cache_that_is_taken_away_before_it_can_be_opened_is_built_again(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish = cache._publish
+    taken: list[Path] = []
+
+    def publish_and_lose(partial: Path, place: Path) -> None:
+        publish(partial, place)
+        if len(taken) < 2:
+            taken.append(place.rename(source.parent / f"taken {len(taken)}"))
+
+    monkeypatch.setattr(cache, "_publish", publish_and_lose)
+    assert same(load(source), in_memory(read_set("folder", source)))
+    assert len(taken) == 2
     the_cache(source)
+
+
+def test_a_cache_that_is_always_taken_away_is_one_line(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "_publish", lambda partial, place: None)
+    with pytest.raises(DataError, match="the cache was built 3 times and each time lost or damaged at once") as error:
+        load(source)
+    assert "\n" not in str(error.value)
+
+
+def test_a_cache_that_is_taken_away_while_it_is_opened_is_built_again(
+    source: Path, decoded: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, digest = load(source), cache._digest
+
+    def lose_and_digest(path: Path) -> str:
+        monkeypatch.setattr(cache, "_digest", digest)
+        shutil.rmtree(path.parent)
+        return digest(path)
+
+    monkeypatch.setattr(cache, "_digest", lose_and_digest)
+    assert same(load(source), first)
+    assert len(decoded) == 24
+    the_cache(source)
+
+
+def refuse(place: Path) -> None:
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+def test_an_older_cache_that_cannot_be_removed_does_no_harm(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_a_stale_cache(source)
+    monkeypatch.setattr(cache, "_put_away", refuse)
+    assert same(load(source), in_memory(read_set("folder", source)))
+
+
+def test_a_damaged_cache_that_cannot_be_removed_is_one_line_before_anything_is_read(
+    source: Path, decoded: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_a_damaged_cache(source)
+    monkeypatch.setattr(cache, "_put_away", refuse)
+    with pytest.raises(DataError, match="the cache cannot be written: Operation not permitted; "):
+        load(source)
+    assert len(decoded) == 12
 
 
 def test_progress_is_told_up_to_the_last_image(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:

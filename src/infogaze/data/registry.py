@@ -153,7 +153,7 @@ def load_set(
         return in_memory(source.read(root, options))
     # Absolute, so that a cache belongs to a place, not to the way it was typed.
     identity = {"name": name, "root": str(root.resolve()), "options": asdict(options)}
-    fingerprint = fingerprint_of(identity, source.files(root))
+    fingerprint = fingerprint_of(identity, root, source.files(root))
     return open_or_build(identity, fingerprint, lambda: source.read(root, options), cache, progress)
 
 
