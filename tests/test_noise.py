@@ -31,3 +31,9 @@ def test_normal_numbers_have_the_moments_of_a_standard_gaussian() -> None:
     neighbours = (x[:, :, 1:] * x[:, :, :-1]).mean()
     assert abs(neighbours) < 5 / n**0.5
     assert x.isfinite().all()
+
+
+def test_uniform_numbers_are_below_one_where_rounding_would_make_one_of_them() -> None:
+    drawn = SceneNoise(torch.tensor([3465117]), 0).uniform(4)  # its third number has all of its 24 bits set
+    assert float(drawn[0, 2]) == 1.0 - 2.0**-24
+    assert float(drawn.min()) > 0.0

@@ -144,22 +144,12 @@ def test_partial_vae_loss_of_a_perfect_guess_is_the_divergence_from_the_prior() 
     assert abs(loss - divergence) < 5 * spread / count**0.5
 
 
-@given(st.integers(0, 2**31), st.integers(1, 5), st.integers(1, 4), st.integers(2, 6), st.floats(0.0, 0.9))
-def test_classification_loss_is_equation_one(
-    seed: int, looks: int, scenes: int, classes: int, smoothing: float
-) -> None:
+@given(st.integers(0, 2**31), st.integers(1, 5), st.integers(1, 4), st.integers(2, 6))
+def test_classification_loss_is_equation_one(seed: int, looks: int, scenes: int, classes: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(looks, scenes, classes, generator=generator, dtype=torch.float64)
     labels = torch.randint(0, classes, (scenes,), generator=generator)
     log_probabilities = logits.log_softmax(-1)
-    losses = []
-    for t in range(looks):
-        for b in range(scenes):
-            target = [smoothing / classes] * classes
-            target[int(labels[b])] += 1 - smoothing
-            losses.append(-sum(p * q for p, q in zip(target, log_probabilities[t, b].tolist(), strict=True)))
-    expected = sum(losses) / len(losses)
-    assert classification_loss(log_probabilities, labels, smoothing).item() == pytest.approx(expected, rel=1e-10)
     plain = -sum(log_probabilities[t, b, int(labels[b])].item() for t in range(looks) for b in range(scenes))
     assert classification_loss(log_probabilities, labels).item() == pytest.approx(plain / (looks * scenes), rel=1e-10)
 

@@ -48,7 +48,8 @@ class SceneNoise:
         keys = _hash(self.seeds + step)  # [B]
         position = torch.arange(math.prod(shape), device=self.seeds.device)
         bits = _shift(_hash(keys[:, None] + position * _GOLDEN), 40)  # [B, n], 24 bits: all that float32 can tell apart
-        return ((bits + 0.5) * 2.0**-24).view(-1, *shape)
+        below = 1.0 - 2.0**-24  # the largest number of all is rounded up to one
+        return ((bits + 0.5) * 2.0**-24).clamp(max=below).view(-1, *shape)
 
 
 def _hash(x: Tensor) -> Tensor:

@@ -11,13 +11,11 @@ from infogaze.posterior import prior_log_prob
 
 
 def classification_loss(
-    log_probabilities: Float[Tensor, "T B classes"], labels: Int[Tensor, " B"], smoothing: float = 0.0
+    log_probabilities: Float[Tensor, "T B classes"], labels: Int[Tensor, " B"]
 ) -> Float[Tensor, ""]:
     """Equation 1: cross-entropy, the mean over looks and scenes, in nats."""
     classes = log_probabilities.shape[-1]
-    return functional.cross_entropy(
-        log_probabilities.reshape(-1, classes), labels.repeat(len(log_probabilities)), label_smoothing=smoothing
-    )
+    return functional.cross_entropy(log_probabilities.reshape(-1, classes), labels.repeat(len(log_probabilities)))
 
 
 def log_likelihood(log_probabilities: Float[Tensor, "T B classes"], labels: Int[Tensor, " B"]) -> Float[Tensor, "T B"]:

@@ -144,7 +144,7 @@ def test_a_budget_of_one_look_leaves_every_loss_finite(method: str) -> None:
         assert loss.isfinite(), phase.name
 
 
-def test_the_best_checkpoint_of_the_cnn_is_chosen_by_complete_images(
+def test_the_best_weights_of_the_cnn_are_chosen_by_complete_images(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
@@ -153,6 +153,6 @@ def test_the_best_checkpoint_of_the_cnn_is_chosen_by_complete_images(
         seen.append(agent.method)
         return exact_pass(agent, split, seed, batch)
 
-    monkeypatch.setattr("infogaze.training.loop.exact_pass", spy)
-    run(tmp_path / "run", SHORT, around=Surroundings(save_every=0.0), hold_out=HELD_OUT, method="cnn")
+    monkeypatch.setattr("infogaze.training.held_out.exact_pass", spy)
+    run(tmp_path / "run", SHORT, hold_out=HELD_OUT, method="cnn")
     assert set(seen) == {"cnn"}

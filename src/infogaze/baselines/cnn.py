@@ -104,7 +104,7 @@ def see_all(model: Recogniser, batch: Batch, draw: Draw, objective: Objective) -
     """Cross-entropy of complete images."""
     picture = Belief(batch.images.flatten(1), batch.images.new_zeros(len(batch.labels), 0))
     predicted = model.backbone.classify(picture)[None]  # [1, B, classes]
-    loss = classification_loss(predicted, batch.labels, objective.smoothing)
+    loss = classification_loss(predicted, batch.labels)
     nowhere = torch.zeros(1, model.grid.places, device=predicted.device)
     return Outcome(loss, accuracy(predicted, batch.labels), nowhere)
 

@@ -109,7 +109,7 @@ def attend(model: Ram, batch: Batch, draw: Draw, objective: Objective) -> Outcom
     predicted = seen_in_part(model, beliefs, draw, objective)
     before = Belief(beliefs.hidden[:-1], beliefs.memory[:-1])
     reward = right[-1].float().expand(len(samples) - 1, -1)
-    loss = classification_loss(predicted[-1:], batch.labels, objective.smoothing)
+    loss = classification_loss(predicted[-1:], batch.labels)
     loss = loss + reinforce_loss(log_density(samples[1:], model.aim(before)), reward, model.expect(before))
     return Outcome(loss, accuracy(predicted, batch.labels), visited(locations, model.grid))
 

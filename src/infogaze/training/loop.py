@@ -124,7 +124,6 @@ class _PhaseRun:
             preset.alpha,
             preset.beta,
             preset.dropout,
-            recipe.smoothing,
             recipe.samples,
             recipe.warm_up,
         )

@@ -72,8 +72,6 @@ class Objective:
     """Weight of the classification loss in phase 3."""
     dropout: float
     """Share of the belief that the classifier does not see."""
-    smoothing: float = 0.0
-    """Label smoothing of the classification loss."""
     samples: int = 1
     """Imagined scenes behind each choice of a look in phase 3."""
     warm_up: float = 0.0
@@ -212,7 +210,7 @@ def outcome(
     objective: Objective,
 ) -> Outcome:
     """The classification loss of these predictions, and what is told of them."""
-    loss = classification_loss(log_probabilities, batch.labels, objective.smoothing)
+    loss = classification_loss(log_probabilities, batch.labels)
     return Outcome(loss, accuracy(log_probabilities, batch.labels), visited(locations, grid))
 
 

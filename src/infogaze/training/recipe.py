@@ -40,8 +40,6 @@ class Recipe:
     """Of AdamW; with 0 it is Adam."""
     clip: float = 1.0
     """The gradient's norm is cut down to this."""
-    smoothing: float = 0.0
-    """Label smoothing of the classification loss."""
     samples: int = 1
     """Imagined scenes behind each choice of a look in phase 3: with one, as in the paper, looks explore most."""
     warm_up: float = 0.0
