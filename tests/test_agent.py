@@ -367,6 +367,48 @@ def test_a_scene_stops_when_little_is_left_to_gain() -> None:
     assert float(episode.next_gain.masked_fill(~episode.candidates, -torch.inf).max()) < threshold
 
 
+@pytest.mark.parametrize("policy", [RandomPolicy(), RasterPolicy()])
+def test_a_policy_without_a_map_cannot_be_stopped_by_what_it_expects(policy: Policy) -> None:
+    sensor = ImageSensor(scenes(1), CONFIG.glimpse)
+    with pytest.raises(ValueError, match="needs a policy with a map of gains"):
+        AGENT.run(sensor, stop=LittleToGain(0.01), policy=policy)
+    assert AGENT.run(sensor, stop=LittleToGain(100.0)).looks.tolist() == [1]
+
+
+def test_each_scene_counts_its_looks_and_says_whether_it_goes_on() -> None:
+    images = scenes(6)
+    free = AGENT.run(ImageSensor(images, CONFIG.glimpse), batch=6, seed=list(range(6)))
+    assert free.looks.tolist() == [4] * 6
+    reached = torch.stack([look.probabilities.amax(1) for look in free.history])  # [T, B]
+    enough = float(reached[1].median())
+    episode = AGENT.run(ImageSensor(images, CONFIG.glimpse), batch=6, seed=list(range(6)), stop=Confident(enough))
+    expected = [next((t + 1 for t in range(4) if reached[t, b] >= enough), 4) for b in range(6)]
+    assert episode.looks.tolist() == expected
+    assert len(set(expected)) > 1
+    assert episode.running.tolist() == [not stopped for stopped in episode.stopped.tolist()]
+
+
+def test_the_location_that_is_handed_out_may_be_changed_without_harm() -> None:
+    sensor = ImageSensor(scenes(1), CONFIG.glimpse)
+    one, other = AGENT.episode(), AGENT.episode()
+    where = one.next_location()
+    glimpse = sensor.look(where)
+    where += 1000
+    one.observe(glimpse)
+    other.observe(glimpse, at=other.next_location())
+    assert torch.equal(one.history[0].location, other.history[0].location)
+    assert torch.equal(one.probabilities, other.probabilities)
+
+
+def test_the_number_of_imagined_scenes_may_be_changed() -> None:
+    agent, few = tiny_agent(), tiny_agent(samples=1)
+    sensor = ImageSensor(scenes(1), CONFIG.glimpse)
+    before = agent.run(sensor).history[1].gain
+    agent.samples = 1
+    assert not torch.equal(agent.run(sensor).history[1].gain, before)
+    assert torch.equal(agent.run(sensor).history[1].gain, few.run(sensor).history[1].gain)
+
+
 def test_bad_rules_and_policies_are_refused() -> None:
     with pytest.raises(ValueError, match="probability is 1.5"):
         Confident(1.5)

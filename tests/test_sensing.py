@@ -263,6 +263,16 @@ def test_a_sensor_refuses_a_glimpse_of_no_pixels(glimpse: int) -> None:
         ImageSensor(torch.zeros(1, 1, 10, 12), glimpse)
 
 
+def test_a_sensor_takes_arrays_and_lists_and_refuses_other_shapes_by_name() -> None:
+    images = torch.arange(2 * 3 * 6 * 7, dtype=torch.uint8).view(2, 3, 6, 7)
+    sensor = ImageSensor(images.numpy()[:, ::-1], 2)
+    assert torch.equal(sensor.look([[0, 1], [2, 3]]), extract(images.flip(1), torch.tensor([[0, 1], [2, 3]]), 2))
+    with pytest.raises(ValueError, match=r"images have shape \(3, 6, 7\); \(scenes, channels, height, width\)"):
+        ImageSensor(images[0], 2)
+    with pytest.raises(ValueError, match=r"locations have shape \(1, 2\); \(2, 2\) is expected"):
+        sensor.look(torch.tensor([[0, 1]]))
+
+
 def test_the_sensor_logs_what_was_asked_in_order() -> None:
     sensor = ImageSensor(torch.zeros(2, 1, 10, 12), 4)
     asked = [torch.tensor([[0, 1], [2, 3]]), torch.tensor([[6, 8], [0, 0]]), torch.tensor([[0.5, 1.0], [2.0, 3.5]])]

@@ -83,4 +83,4 @@ class _Captured:
         seeds.copy_(noise.seeds)
         look.fill_(noise.look)
         self._graph.replay()
-        return Choice(self._choice.location.clone(), self._choice.gain.clone())
+        return Choice(self._choice.location.clone(), self._choice.gain.clone(), self._choice.has_map)

@@ -15,15 +15,15 @@ from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
 
 from infogaze.belief import Belief
+from infogaze.data.options import Fit
 from infogaze.features import to_pixels
 from infogaze.methods import method as method_named
 from infogaze.model import ModelConfig, Recogniser
 from infogaze.noise import SceneNoise, scene_seeds
 from infogaze.policies import Choice, Policy, RandomPolicy
-from infogaze.sensing import Sensor, require_inside
+from infogaze.sensing import Location, Sensor, require_inside, tensor_of
 from infogaze.stopping import StopRule
 
-Location = Num[Tensor, "B 2"] | Num[Tensor, "2"] | np.ndarray | Sequence[float] | Sequence[Sequence[float]]
 Seed = int | np.integer | Sequence[int] | np.ndarray | Int[Tensor, " B"]
 
 
@@ -55,24 +55,32 @@ class Agent:
         method: str = "infogaze",
         precision: Literal["float32", "bfloat16"] = "float32",
         twin: bool = False,
+        fit: Fit = "crop",
     ) -> None:
         self.model = model.eval()
         self.method = method
         """What the model was trained as, and how it chooses: a name of `infogaze.METHODS`."""
-        self.policy: Policy = method_named(method).policy(samples)
-        """How looks are chosen unless an episode is given another way."""
         self.precision = precision
         """Of the networks' products; probabilities and gains come out in float32 always."""
         self.twin = twin
         """Whether every look is taken in mirrored too, by a second belief, and both say together what the scene is: the mean of their
         probabilities. For scenes whose mirror image has the same label. Looks are chosen by the first belief alone."""
+        self.fit: Fit = fit
+        """How a picture of another size becomes a scene, as it did in training: stretched, its middle, or with black bars."""
         self.classes = tuple(classes)
         self.looks = looks
+        """The budget of an episode that is given no other."""
         self.samples = samples
+        """P: how many scenes are imagined behind a gain map."""
         self.config = config
         """The sizes the model was built from; an agent around a model of the user's own has none, and cannot be saved."""
         if config is not None and len(self.classes) != config.classes:
             raise ValueError(f"{len(self.classes)} class names for a model of {config.classes} classes")
+
+    @property
+    def policy(self) -> Policy:
+        """How looks are chosen unless an episode is given another way."""
+        return method_named(self.method).policy(self.samples)
 
     def episode(
         self,
@@ -154,6 +162,8 @@ class Episode:
         """One record a look."""
         self.stopped: Bool[Tensor, " B"] = torch.zeros_like(seeds, dtype=torch.bool)
         """The scenes that the stop rule has ended. What is observed of them afterwards is not used, nor of those with no place left."""
+        self.looks: Int[Tensor, " B"] = torch.zeros_like(seeds)
+        """How many looks each scene has taken in."""
         with torch.no_grad():
             self._belief = model.backbone.start(self.batch)
             self._mirrored = model.backbone.start(self.batch) if twin else None
@@ -163,14 +173,19 @@ class Episode:
         self._next: Choice | None = None
         self._told: Choice | None = None  # what the user was told of it
         if first is not None:
-            self._next = self._told = Choice(self._locations(first), self._no_gain())
+            self._next = self._told = Choice(self._locations(first), self._no_gain(), has_map=False)
 
     @property
     def done(self) -> bool:
         """Whether the budget is spent, or every scene has stopped or has no place left."""
         if len(self.history) >= self.budget:
             return True
-        return not bool(self._running.any())
+        return not bool(self.running.any())
+
+    @property
+    def running(self) -> Bool[Tensor, " B"]:
+        """The scenes that go on within the budget: not stopped, and with a place left that was not looked at."""
+        return ~self.stopped & self._candidates.any(1)
 
     @property
     def belief(self) -> Belief:
@@ -192,6 +207,11 @@ class Episode:
         return self._grid_map(self._chosen_by)
 
     @property
+    def has_map(self) -> bool:
+        """Whether the next location is chosen by a map; where not, `next_gain` is zeros."""
+        return self._plan().has_map
+
+    @property
     def next_gain(self) -> Float[Tensor, "B rows cols"]:
         """The map that will choose the next location."""
         return self._grid_map(self._plan().gain)
@@ -202,26 +222,29 @@ class Episode:
         return self._grid_map(self._candidates)
 
     def next_location(self) -> Num[Tensor, "B 2"]:
-        """Where to look next: row and column of the glimpse's top-left pixel. The same until something is observed."""
+        """Where to look next: row and column of the glimpse's top-left pixel. The same until something is observed.
+
+        Scenes that are not `running` have one too, and need not be looked at: any glimpse will do for them.
+        """
         if self.done:
             raise RuntimeError(f"the episode is done after {len(self.history)} looks; begin another")
         self._told = self._plan()
         self._chosen_by = self._told.gain
-        return self._told.location
+        return self._told.location.clone()
 
     @torch.no_grad()
     def observe(self, glimpse: Tensor | np.ndarray, at: Location | None = None) -> None:
         """Take in the glimpses [B, C, g, g] seen at `next_location()`, or `at` any other place, fractions of a pixel too."""
         if self.done:
             raise RuntimeError(f"the episode is done after {len(self.history)} looks; begin another")
-        told, running = self._told, self._running
+        told, running = self._told, self.running
         if at is not None:
             location = self._locations(at)
         elif told is not None:
             location = told.location
         else:
             raise RuntimeError("observe() needs a location: call next_location() first, or give at=")
-        pixels, chosen_by = self._pixels(_tensor(glimpse)), self._no_gain()
+        pixels, chosen_by = self._pixels(tensor_of(glimpse)), self._no_gain()
         if told is not None:
             chosen_by = torch.where((location == told.location).all(1, keepdim=True), told.gain, chosen_by)
         updated, probabilities = self._taken_in(self._belief, pixels, location)
@@ -231,17 +254,13 @@ class Episode:
             probabilities = (probabilities + says) / 2
         self._probabilities = torch.where(running[:, None], probabilities, self.probabilities)
         self._belief = updated.where(running, self._belief)
+        self.looks = self.looks + running
         self._candidates = self._candidates & ~(self._model.grid.at(location) & running[:, None])
         self._chosen_by, self._next, self._told = chosen_by, None, None
         entropy = torch.special.entr(self._probabilities).sum(1)
         self.history.append(Look(location, self._probabilities, entropy, self._grid_map(chosen_by)))
         if self._stop is not None and not self.done:
             self.stopped = self.stopped | self._stop(self)
-
-    @property
-    def _running(self) -> Bool[Tensor, " B"]:
-        """The scenes that go on: not stopped, and with a place left that was not looked at."""
-        return ~self.stopped & self._candidates.any(1)
 
     def _taken_in(self, belief: Belief, pixels: Tensor, location: Tensor) -> tuple[Belief, Tensor]:
         """The belief with these glimpses, and the class probabilities it holds."""
@@ -266,7 +285,7 @@ class Episode:
         return values.view(self.batch, self._model.grid.rows, self._model.grid.cols)
 
     def _locations(self, at: Location) -> Tensor:
-        locations = _tensor(at).to(self._seeds.device)
+        locations = tensor_of(at).to(self._seeds.device)
         if locations.shape not in {(2,), (self.batch, 2)}:
             raise ValueError(
                 f"a location has shape {tuple(locations.shape)}; (2,) or ({self.batch}, 2) is allowed: row, column"
@@ -290,8 +309,3 @@ class Episode:
         if not bool(((glimpse >= 0) & (glimpse <= 1)).all()):
             raise ValueError("float glimpses must lie in [0, 1] with no NaN; give uint8 for 0 to 255")
         return to_pixels(glimpse.float())
-
-
-def _tensor(values: Tensor | np.ndarray | Sequence[float] | Sequence[Sequence[float]]) -> Tensor:
-    """A tensor of these values; an array's may lie in memory in any order, and are copied, so that it may be written to or not."""
-    return torch.as_tensor(np.array(values, order="C") if isinstance(values, np.ndarray) else values)

@@ -23,6 +23,8 @@ class Choice:
     """Row and column of the top-left pixel."""
     gain: Float[Tensor, "B L"]
     """The map that the choice was made by; zeros where a policy has none."""
+    has_map: bool = True
+    """Whether it was made by one."""
 
 
 @runtime_checkable
@@ -63,7 +65,7 @@ class RandomPolicy:
     def __call__(self, model: Recogniser, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
         """Draw a number for each place, take the largest."""
         draw = noise.uniform(model.grid.places)
-        return Choice(best(model, draw, candidates), torch.zeros_like(draw))
+        return Choice(best(model, draw, candidates), torch.zeros_like(draw), has_map=False)
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class RasterPolicy:
     def __call__(self, model: Recogniser, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
         """The first place left."""
         order = torch.arange(model.grid.places, 0, -1.0, device=candidates.device).expand(candidates.shape)
-        return Choice(best(model, order, candidates), torch.zeros_like(order))
+        return Choice(best(model, order, candidates), torch.zeros_like(order), has_map=False)
 
 
 def best(model: Recogniser, values: Float[Tensor, "B L"], candidates: Bool[Tensor, "B L"]) -> Int[Tensor, "B 2"]:

@@ -19,7 +19,7 @@ def sample_picture() -> Path:
 
 
 def read_scene(path: Path | str, agent: Agent) -> UInt8[Tensor, "C H W"]:
-    """A picture as a scene of the model's size and channels, read as those of a set that is cropped to this size."""
+    """A picture as a scene of the model's size and channels, brought to this size as the model's training pictures were."""
     grid = agent.model.grid
     channels = 3 if agent.config is None else agent.config.channels
     if channels not in {1, 3}:
@@ -28,4 +28,4 @@ def read_scene(path: Path | str, agent: Agent) -> UInt8[Tensor, "C H W"]:
     if min(picture.size) < grid.glimpse:
         width, height = picture.size
         raise ValueError(f"{path}: {height}x{width} pixels, smaller than a glimpse of {grid.glimpse}x{grid.glimpse}")
-    return torch.tensor(fit_picture(pixels_of(picture, channels), (grid.height, grid.width), "crop"))
+    return torch.tensor(fit_picture(pixels_of(picture, channels), (grid.height, grid.width), agent.fit))

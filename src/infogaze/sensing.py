@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int, Num, Shaped
 from torch import Tensor
+
+Location = Num[Tensor, "B 2"] | Num[Tensor, "2"] | np.ndarray | Sequence[float] | Sequence[Sequence[float]]
+"""Row and column of a glimpse's top-left pixel: one for all scenes, or one for each."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,11 @@ class GlimpseGrid:
         return (distance.abs() < 0.5).all(-1)
 
 
+def tensor_of(values: Tensor | np.ndarray | Sequence[float] | Sequence[Sequence[float]]) -> Tensor:
+    """A tensor of these values; an array's may lie in memory in any order, and are copied, so that it may be written to or not."""
+    return torch.as_tensor(np.array(values, order="C") if isinstance(values, np.ndarray) else values)
+
+
 def require_inside(locations: Num[Tensor, "*batch 2"], last_row: int, last_col: int) -> None:
     """Refuse a location, row and column, that is not within 0 and the last allowed."""
     inside = ((locations >= 0) & (locations <= torch.tensor([last_row, last_col], device=locations.device))).all(-1)
@@ -142,7 +152,10 @@ class Sensor(Protocol):
 class ImageSensor:
     """A sensor over images already taken, which counts and logs every pixel it hands out."""
 
-    def __init__(self, images: Num[Tensor, "B C H W"], glimpse: int) -> None:
+    def __init__(self, images: Tensor | np.ndarray, glimpse: int) -> None:
+        images = tensor_of(images)
+        if images.dim() != 4:
+            raise ValueError(f"images have shape {tuple(images.shape)}; (scenes, channels, height, width) is expected")
         batch, _, height, width = images.shape
         if not 1 <= glimpse <= min(height, width):
             raise ValueError(f"a glimpse of {glimpse} pixels does not fit images of {height}x{width}")
@@ -153,10 +166,14 @@ class ImageSensor:
         self.log: list[Num[Tensor, "B 2"]] = []
         """The locations asked for, in order."""
 
-    def look(self, where: Num[Tensor, "B 2"]) -> Num[Tensor, "B C g g"]:
+    def look(self, where: Location) -> Num[Tensor, "B C g g"]:
         """The glimpses at `where`; between pixels, every pixel that has a part in the interpolation counts as read."""
-        height, width = self._images.shape[-2:]
-        where = where.to(self._images.device)
+        scenes, _, height, width = self._images.shape
+        where = tensor_of(where).to(self._images.device)
+        if where.shape != (scenes, 2):
+            raise ValueError(
+                f"locations have shape {tuple(where.shape)}; ({scenes}, 2) is expected, one for each image"
+            )
         require_inside(where, height - self._glimpse, width - self._glimpse)
         self.log.append(where.clone())
         first = where.floor()[..., None]  # [B, 2, 1]

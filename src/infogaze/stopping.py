@@ -25,6 +25,11 @@ class Progress(Protocol):
         ...
 
     @property
+    def has_map(self) -> bool:
+        """Whether the policy expects anything of places; where not, `next_gain` is zeros."""
+        ...
+
+    @property
     def candidates(self) -> Bool[Tensor, "B rows cols"]:
         """The places that may still be chosen."""
         ...
@@ -66,5 +71,7 @@ class LittleToGain:
 
     def __call__(self, episode: Progress) -> Bool[Tensor, " B"]:
         """Compare the largest gain among the candidates."""
+        if not episode.has_map:
+            raise ValueError("LittleToGain needs a policy with a map of gains; this one chooses its looks without")
         left = episode.next_gain.masked_fill(~episode.candidates, -torch.inf)
         return left.flatten(1).amax(1) < self.nats

@@ -8,7 +8,7 @@ import os
 from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from safetensors import SafetensorError
@@ -17,6 +17,7 @@ from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
 from infogaze.agent import Agent
+from infogaze.data.options import Fit
 from infogaze.methods import build_for
 from infogaze.model import ModelConfig, Recogniser
 from infogaze.posterior import MaskedLinear
@@ -66,6 +67,7 @@ def save(
         "looks": agent.looks,
         "samples": agent.samples,
         "twin": agent.twin,
+        "fit": agent.fit,
         "classes": list(agent.classes),
         "weights": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
     }
@@ -133,8 +135,11 @@ def _load(folder: Path, device: torch.device | str) -> Agent:
         )
         classes, looks, samples = description["classes"], int(description["looks"]), int(description["samples"])
         method, twin = description.get("method", "infogaze"), bool(description.get("twin", False))
+        fit = description.get("fit", "crop")
+        if fit not in get_args(Fit):
+            raise ValueError(f"fit is {fit!r}")
         model = build_for(method, config)
-        agent = Agent(model, classes, looks=looks, samples=samples, config=config, method=method, twin=twin)
+        agent = Agent(model, classes, looks=looks, samples=samples, config=config, method=method, twin=twin, fit=fit)
         digests = dict(description["weights"])
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFolderError(f"{folder / 'model.json'}: not a valid description of a model: {error}") from None

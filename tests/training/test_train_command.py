@@ -48,6 +48,23 @@ def test_train_makes_a_model_folder_of_the_datas_own_sizes(arrays: Path, tmp_pat
     }  # fmt: skip
 
 
+def test_a_run_of_some_phases_says_which_are_left(
+    arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(arrays, tmp_path / "one", "--phases", "1")
+    said = f"model: {tmp_path / 'one'}; phase 2 and 3 of infogaze not trained yet, see --start-from"
+    assert capsys.readouterr().out.splitlines()[-1] == said
+    train(arrays, tmp_path / "rest", "--phases", "2", "3", "--start-from", str(tmp_path / "one"))
+    assert capsys.readouterr().out.splitlines()[-1] == f"model: {tmp_path / 'rest'}"
+
+
+def test_a_model_remembers_how_its_pictures_were_brought_to_size(arrays: Path, tmp_path: Path) -> None:
+    train(arrays, tmp_path / "as they are", "--phases", "1")
+    assert infogaze.load(tmp_path / "as they are").fit == "crop"
+    train(arrays, tmp_path / "padded", "--phases", "1", "--read.size", "13", "15", "--read.fit", "pad")
+    assert infogaze.load(tmp_path / "padded").fit == "pad"
+
+
 def test_a_phase_can_be_run_alone_from_the_phase_before(arrays: Path, tmp_path: Path) -> None:
     train(arrays, tmp_path / "one", "--phases", "1")
     train(arrays, tmp_path / "rest", "--phases", "2", "3", "--start-from", str(tmp_path / "one"))

@@ -75,7 +75,7 @@ class AimedPolicy:
     def __call__(self, model: Ram, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
         """A sample of the Gaussian policy. It may fall between grid places, and on one that was seen before."""
         where = model.pixel(model.aim(belief) + SPREAD * noise.normal(2))
-        return Choice(where, torch.zeros(candidates.shape, device=candidates.device))
+        return Choice(where, torch.zeros(candidates.shape, device=candidates.device), has_map=False)
 
 
 @torch.no_grad()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -113,6 +113,7 @@ class Train:
             samples=settings.samples,
             config=settings.model,
             method=self.method,
+            fit="crop" if self.read.size is None else self.read.fit,
         )
         with display(quiet=share.rank > 0) as screen, stop_signals() as asked:
             watchers: list[Callable[[Step], None]] = [Bars(screen).notice]
@@ -128,7 +129,7 @@ class Train:
                 train(model, images.train, config, folder, around)
                 if share.rank == 0:
                     save(agent, self.out)
-                    screen.say(f"model: {self.out}")
+                    screen.say(f"model: {self.out}{still_to_train(self.method, config.phases)}")
             except Stopped as stop:
                 screen.say(f"{stop}; the same command again goes on from there")
                 raise SystemExit(128 + (asked[0] if asked else signal.SIGTERM)) from None
@@ -162,6 +163,14 @@ class Train:
             )
         model.backbone.load_state_dict(theirs)
         return model
+
+
+def still_to_train(name: str, phases: Sequence[int]) -> str:
+    """Words for the phases that a run of some of a method's phases leaves to another one; none where there are none."""
+    left = [str(number) for number in range(phases[-1] + 1, len(method(name).phases) + 1)]
+    if not left:
+        return ""
+    return f"; phase {' and '.join(left)} of {name} not trained yet, see --start-from"
 
 
 def chosen_device(name: str) -> torch.device:
