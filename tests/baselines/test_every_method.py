@@ -47,7 +47,7 @@ def test_a_method_trains_resumes_bit_for_bit_saves_and_loads(method: str, tmp_pa
     straight, metrics = trained(method, tmp_path / "straight", Surroundings(notice=steps.append))
     assert list(dict.fromkeys(step.phase for step in steps)) == [phase.name for phase in METHODS[method].phases]
     lines = [json.loads(line) for line in metrics.splitlines()]
-    ends = [max(line["step"] for line in lines if line["phase"] == index) for index in range(len(LENGTH[method]))]
+    ends = [max(line["step"] for line in lines if line["phase"] == index + 1) for index in range(len(LENGTH[method]))]
     assert ends == LENGTH[method]
     assert not any(line["skipped"] for line in lines)
 

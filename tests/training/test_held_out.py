@@ -48,12 +48,12 @@ def test_they_are_looked_at_ten_times_or_so_and_after_the_last_step(steps: int, 
 def test_every_phase_says_what_it_would_hand_on_is_worth(tmp_path: Path) -> None:
     model, config = run(tmp_path / "run", hold_out=SHARE), configuration(hold_out=SHARE)
     said = shares(tmp_path / "run")
-    assert [phase for phase, _, _ in said if phase == 2] == [2] * 9, "nine steps, each a tenth or more"
-    assert {phase for phase, _, _ in said} == {0, 1, 2}
+    assert [phase for phase, _, _ in said if phase == 3] == [3] * 9, "nine steps, each a tenth or more"
+    assert {phase for phase, _, _ in said} == {1, 2, 3}
     _, kept = keep_back(scenes(), config)
     measured = named_right(model, kept, config, METHODS["infogaze"].phases[2])
-    assert measured in [tuple(right) for phase, _, right in said if phase == 2]
-    assert measured[-1] == max(right[-1] for phase, _, right in said if phase == 2)
+    assert measured in [tuple(right) for phase, _, right in said if phase == 3]
+    assert measured[-1] == max(right[-1] for phase, _, right in said if phase == 3)
 
 
 def test_a_phase_hands_on_the_weights_that_named_most_right_and_of_equals_the_later(
@@ -68,12 +68,12 @@ def test_a_phase_hands_on_the_weights_that_named_most_right_and_of_equals_the_la
 
     monkeypatch.setattr(loop, "named_right", scripted)
     model = run(tmp_path / "run", method="random", hold_out=SHARE)
-    steps = [step for phase, step, _ in shares(tmp_path / "run") if phase == 1]
+    steps = [step for phase, step, _ in shares(tmp_path / "run") if phase == 2]
     last_phase = judged[-len(steps) :]
     place = max(place for place, (share, _) in enumerate(last_phase) if share == 0.9)
     assert place < len(steps) - 1
     (path,) = (tmp_path / "run" / "checkpoints").glob("*-best-*")
-    assert path.name.startswith(f"phase1-step{steps[place]:08d}-best")
+    assert path.name.startswith(f"phase2-step{steps[place]:08d}-best")
     stored = load_file(path)
     for name, value in model.state_dict().items():
         assert torch.equal(value, last_phase[place][1][name])
@@ -118,7 +118,7 @@ def test_a_run_that_goes_on_remembers_its_best_weights(
 
     monkeypatch.setattr(loop, "named_right", scripted)
     straight = run(tmp_path / "straight", method="random", hold_out=SHARE)
-    assert [phase for phase, _, right in shares(tmp_path / "straight") if right == [0.9]] == [0, 1]
+    assert [phase for phase, _, right in shares(tmp_path / "straight") if right == [0.9]] == [1, 2]
     judged = count()
     around = Surroundings(asked_to_stop=lambda: next(asked) == stop_at)
     with pytest.raises(Stopped):

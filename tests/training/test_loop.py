@@ -182,7 +182,7 @@ def test_a_run_that_dies_before_its_first_checkpoint_notes_nothing_twice(
         run(tmp_path / "run", around=Surroundings(notice=die))
     noted = tmp_path / "run" / "metrics.jsonl"
     assert noted.read_text()
-    noted.write_text(noted.read_text() + '{"phase": 0, "st')
+    noted.write_text(noted.read_text() + '{"phase": 1, "st')
     assert same(undisturbed[0], run(tmp_path / "run"))
     assert noted.read_text() == undisturbed[1]
 

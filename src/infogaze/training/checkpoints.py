@@ -29,7 +29,7 @@ class Checkpoint:
     """Where training stood."""
 
     phase: int
-    """0, 1 or 2."""
+    """Of the method's phases, from 0; in the file's name from 1, as elsewhere in a run folder."""
     step: int
     """Steps of the phase that were done."""
     tensors: dict[str, Tensor]
@@ -47,7 +47,7 @@ def write(folder: Path, checkpoint: Checkpoint, *, best: bool = False) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     mark = "-best" if best else ""
     digest = hashlib.sha256(data).hexdigest()[:16]
-    write_whole(folder / f"phase{checkpoint.phase}-step{checkpoint.step:08d}{mark}-{digest}.safetensors", data)
+    write_whole(folder / f"phase{checkpoint.phase + 1}-step{checkpoint.step:08d}{mark}-{digest}.safetensors", data)
     for old in _listed(folder, best=best)[1 if best else _KEPT :]:
         old.unlink()
     for partial in folder.glob("*.partial"):

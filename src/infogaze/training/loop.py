@@ -85,7 +85,7 @@ def train(model: Recogniser, train_split: Split, config: RunConfig, folder: RunF
     reached = checkpoints.latest(folder.checkpoints, around.complain)
     if around.share.rank == 0:
         # Without a checkpoint everything is taken again, and what a run noted that was killed so early is forgotten.
-        folder.rewind(*((reached.phase, reached.step) if reached is not None else (0, 0)))
+        folder.rewind(*((reached.phase + 1, reached.step) if reached is not None else (0, 0)))
     if reached is not None:
         model.load_state_dict(_under("model.", reached))
     for index in (number - 1 for number in config.phases):
@@ -220,7 +220,7 @@ class _PhaseRun:
             self._epoch_loss = [0.0, 0.0]
         if self._around.share.rank == 0:
             line = {
-                "phase": self._index, "name": self._phase.name, "step": self._step, "loss": read.loss,
+                "phase": self._index + 1, "name": self._phase.name, "step": self._step, "loss": read.loss,
                 "accuracy": read.accuracy, "visited_entropy": read.visited_entropy,
                 "learning_rate": self._rate * self._share_of_rate(), "skipped": read.skipped,
             }  # fmt: skip

@@ -93,7 +93,7 @@ class RunFolder:
         return lines
 
     def rewind(self, phase: int, step: int) -> None:
-        """Forget the metrics of steps after this one, which will be taken again."""
+        """Forget the metrics of steps after this one of this phase, from 1, which will be taken again."""
         kept = [line for line in self.metrics() if (line["phase"], line["step"]) <= (phase, step)]
         write_whole(self._metrics, "".join(json.dumps(line) + "\n" for line in kept).encode())
 
