@@ -49,4 +49,11 @@ def draw() -> Image.Image:
 
 
 if __name__ == "__main__":
-    draw().save(sys.argv[1], optimize=True)
+    if len(sys.argv) != 2:
+        print("usage: python recipes/draw_sample.py PNG", file=sys.stderr)
+        raise SystemExit(2)
+    try:
+        draw().save(sys.argv[1], optimize=True)
+    except (ValueError, OSError) as error:
+        print(f"{sys.argv[0]}: {error}", file=sys.stderr)
+        raise SystemExit(2) from None

@@ -20,4 +20,11 @@ def main(run: str, out: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if len(sys.argv) != 3:
+        print("usage: python recipes/ship.py RUN src/infogaze/bundled/NAME", file=sys.stderr)
+        raise SystemExit(2)
+    try:
+        main(*sys.argv[1:])
+    except (ValueError, OSError) as error:
+        print(f"{sys.argv[0]}: {error}", file=sys.stderr)
+        raise SystemExit(2) from None

@@ -42,7 +42,7 @@ def right(name: str, data: str, twin: bool, first: int) -> Tensor:
 def main(name: str, data: str, twin: str = "") -> None:
     """Look at every test scene once and print the share that is named right after each look."""
     if twin not in {"", "twin"}:
-        raise SystemExit(f"{twin}: not known; the third word may be twin")
+        raise ValueError(f"{twin}: not known; the third word may be twin")
     scenes, total, done = len(test_split(name, data)), torch.zeros(()), 0
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         parts = [pool.submit(right, name, data, bool(twin), first) for first in range(0, scenes, _AT_ONCE)]
@@ -53,4 +53,11 @@ def main(name: str, data: str, twin: str = "") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if len(sys.argv) not in {3, 4}:
+        print("usage: python recipes/shipped.py NAME DATA [twin]", file=sys.stderr)
+        raise SystemExit(2)
+    try:
+        main(*sys.argv[1:])
+    except (ValueError, OSError) as error:
+        print(f"{sys.argv[0]}: {error}", file=sys.stderr)
+        raise SystemExit(2) from None

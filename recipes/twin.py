@@ -39,7 +39,7 @@ def main(data: str, *runs: str) -> None:
         grid = agent.model.grid
         test = load_set("arrays", data, Options(size=(grid.height, grid.width))).test
         if not torch.equal(test.labels, recorded.labels):
-            raise SystemExit(f"{run}: was evaluated on other test images than those of {data}")
+            raise ValueError(f"{run}: was evaluated on other test images than those of {data}")
         for agent.twin in (False, True):
             right = named(agent, test.images, recorded.locations) == test.labels[:, None]
             looks = " ".join(f"{100 * share:.2f}" for share in right.double().mean(0).tolist())
@@ -47,4 +47,11 @@ def main(data: str, *runs: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if len(sys.argv) < 3:
+        print("usage: python recipes/twin.py DATA RUN...", file=sys.stderr)
+        raise SystemExit(2)
+    try:
+        main(*sys.argv[1:])
+    except (ValueError, OSError) as error:
+        print(f"{sys.argv[0]}: {error}", file=sys.stderr)
+        raise SystemExit(2) from None

@@ -3,25 +3,27 @@ from __future__ import annotations
 import ast
 import inspect
 import io
+import os
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import infogaze
-from infogaze.cli import COMMANDS, command, main, one_line
+from infogaze.cli import COMMANDS, _parse, command, main
 from infogaze.data.options import Options
 from infogaze.data.reading import in_memory
 from infogaze.data.registry import read_set
 from infogaze.methods import METHODS, build_for
 from infogaze.presets import PRESETS
+from infogaze.refusals import one_line, refusal
 from infogaze.scene import read_scene
 from tests.tiny import CONFIG, tiny_agent
 
@@ -92,6 +94,102 @@ def test_wrong_values_are_named_with_those_allowed(capsys: pytest.CaptureFixture
     assert "quickstart" in line
     assert "--out" in refused(capsys, "quickstart")
     assert "--nonsense" in refused(capsys, "quickstart", "--out", "x", "--nonsense", "1")
+
+
+ASKED: dict[str, list[str]] = {
+    "quickstart": ["--out", "x"],
+    "data": ["list"],
+    "train": ["digits", "--out", "x"],
+    "sweep": ["digits", "--out", "x"],
+}
+"""What a command cannot do without."""
+
+
+def options_of(name: str) -> list[str]:
+    """The options of a command as they are written in a call."""
+    kind: Any = command(name)
+    names = [field.name for field in fields(kind)] + [f"read.{field.name}" for field in fields(Options)]
+    no_option = {"preset", "image", "runs", "action", "name", "read"}
+    return [f"--{option.replace('_', '-')}" for option in names if option not in no_option]
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"report"}))  # which takes any words
+def test_every_option_that_refuses_a_value_names_itself_the_value_and_what_is_allowed(name: str) -> None:
+    lines = {}
+    for option in options_of(name):
+        try:
+            _parse([name, *ASKED.get(name, []), option, "no such value"])
+        except ValueError as error:
+            lines[option] = str(error)
+    # A switch has no value, and not every command reads images.
+    refusals = {option: line for option, line in lines.items() if "does not take" not in line}
+    assert refusals
+    for option, line in refusals.items():
+        assert line.startswith(f"{option} is 'no such value'; it must be ")
+        assert not set("{}<>[]") & set(line)
+
+
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        ("data list --read.size 32", "--read.size is '32'; it must be two whole numbers or None"),
+        ("data list --read.size", "--read.size is empty; it must be two whole numbers or None"),
+        ("data list --read.size 0 4", "--read.size is (0, 4); it must be a height and a width of at least 1 pixel"),
+        ("data list --read.test-share 4", "--read.test-share is 4.0; it must be between 0 and 1"),
+        ("data list --read.channels 2", "--read.channels is '2'; it must be one of 1, 3, None"),
+        ("look --seed 1.5", "--seed is '1.5'; it must be a whole number"),
+        ("look --stop-at soon", "--stop-at is 'soon'; it must be a number or None"),
+        ("look --policy", "--policy needs a value; see `infogaze look --help`"),
+        ("look a b", "infogaze look does not take b; see `infogaze look --help`"),
+        (
+            "look --buget 3",
+            "infogaze look does not take --buget, 3; perhaps --budget is meant; see `infogaze look --help`",
+        ),
+        ("train digits --out x --phases 1 y", "--phases is '1', 'y'; it must be whole numbers or None"),
+        (
+            "train mnist --out x",
+            "preset is 'mnist'; it must be one of svhn, cifar10, cinic10, cifar100, tinyimagenet, digits",
+        ),
+        ("train", "infogaze train needs PRESET, --out PATH; see `infogaze train --help`"),
+        (
+            "report x y",
+            "infogaze report needs --runs RUN [RUN ...] and does not take y; see `infogaze report --help`",
+        ),
+        ("", f"no command is given; there are {', '.join(COMMANDS)}"),
+        ("lok", f"no command is called 'lok'; there are {', '.join(COMMANDS)}, and --help and --version"),
+    ],
+)
+def test_a_wrong_call_is_answered_in_one_clean_line(call: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert refused(capsys, *call.split()) == f"infogaze: {line}"
+
+
+def test_a_narrow_terminal_breaks_no_value_in_an_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    path = "/home/" + 30 * "folder/" + "my  picture.png"
+    assert f"infogaze look does not take {path}; " in refused(capsys, "look", "a", path)
+    assert os.environ["COLUMNS"] == "40"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_an_error_is_told_alike_where_no_box_can_be_drawn(
+    encoding: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding))
+    line = "infogaze report needs --runs RUN [RUN ...] and does not take y; see `infogaze report --help`"
+    assert refused(capsys, "report", "x", "y") == f"infogaze: {line}"
+
+
+def test_an_error_of_a_kind_not_known_is_told_in_the_parsers_words() -> None:
+    assert (
+        refusal("╭─ Odd ──╮\n│ \x1b[1mTwo\x1b[0m   │\n│ lines. │\n╰────────╯\n", "infogaze look") == "Odd: Two lines."
+    )
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--version"])
+    assert capsys.readouterr().out == f"infogaze {infogaze.__version__}\n"
 
 
 def test_look_refuses_what_is_no_picture(capsys: pytest.CaptureFixture[str], tmp_path: Path, picture: Path) -> None:

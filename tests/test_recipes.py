@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -28,6 +29,15 @@ def recipe(name: str, *arguments: str | Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+def refused(*command: str | Path) -> str:
+    """The one line of a refusal, with exit code 2."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr.removesuffix("\n")
+
+
 def pictures(path: Path, channels: int, side: int = 32) -> Path:
     draw = np.random.default_rng(0)
     images, labels = draw.integers(0, 256, (10, side, side, channels)).astype(np.uint8), np.arange(10)
@@ -49,6 +59,73 @@ def test_the_row_of_a_result_is_a_command_that_infogaze_takes(row: Path, tmp_pat
     assert done.returncode == 0, done.stderr
     assert f"--method {row.stem} " in done.stdout
     assert f"train {row.parent.name} " in done.stdout
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{row.parent.name}/{row.stem}" for row in ROWS])
+def test_a_row_without_its_data_and_its_folder_says_how_it_is_called(row: Path) -> None:
+    for given in ([], ["set.npz"]):
+        assert refused(row, *given) == f"usage: {row} CIFAR10.npz SWEEP"
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "usage"),
+    [
+        ("shipped.py", [], "NAME DATA [twin]"),
+        ("shipped.py", ["digits"], "NAME DATA [twin]"),
+        ("twin.py", [], "DATA RUN..."),
+        ("twin.py", ["set.npz"], "DATA RUN..."),
+        ("ship.py", [], "RUN src/infogaze/bundled/NAME"),
+        ("draw_sample.py", [], "PNG"),
+    ],
+)
+def test_a_recipe_called_with_too_little_says_how_it_is_called(name: str, given: list[str], usage: str) -> None:
+    assert refused(sys.executable, ROOT / "recipes" / name, *given) == f"usage: python recipes/{name} {usage}"
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("shipped.py", ["digits", "nosuch.npz"], "nosuch.npz: no such file"),
+        ("shipped.py", ["digits", "nosuch.npz", "triplet"], "triplet: not known; the third word may be twin"),
+        ("twin.py", ["nosuch.npz", "nowhere"], "nowhere: no such folder"),
+        ("ship.py", ["nowhere", "out"], "nowhere: no such folder"),
+        ("draw_sample.py", ["picture.nosuch"], "unknown file extension: .nosuch"),
+    ],
+)
+def test_a_recipe_tells_an_ordinary_mistake_in_one_line(name: str, given: list[str], said: str) -> None:
+    path = ROOT / "recipes" / name
+    assert refused(sys.executable, path, *given).startswith(f"{path}: {said}")
+
+
+def told_shares(text: str) -> dict[tuple[str, str], str]:
+    """The share of the peak in each row of the tables of docs/performance.md, by preset and row as in benchmarks/."""
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith(("| `", "| one scene"))]
+    shares = {}
+    for name, *cells in rows:
+        preset, _, row = name.replace("one scene, one decision", "`cifar10`, decision").partition(", ")
+        (shares[preset.strip("`"), row.partition(", ")[0]],) = [cell for cell in cells if cell.endswith(" %")]
+    return shares
+
+
+@pytest.mark.parametrize(("machine", "title"), [("h200", "One NVIDIA H200"), ("cpu", "Two CPU cores")])
+def test_the_shares_of_the_peak_that_are_told_are_those_measured(machine: str, title: str) -> None:
+    text = (ROOT / "docs" / "performance.md").read_text()
+    (section,) = [part for part in text.split("\n## ") if part.startswith(title)]
+    told = told_shares(section)
+    measured = {}
+    for path in (ROOT / "benchmarks").glob(f"{machine}-*.json"):
+        record = json.loads(path.read_text())
+        for row in record["rows"]:
+            measured[record["preset"], row["row"]] = 100 * row["share_of_peak"]
+    assert measured.keys() == told.keys()
+    for row, share in told.items():
+        digits = len(share.removesuffix(" %").partition(".")[2])
+        assert share == f"{measured[row]:.{digits}f} %", row
+    if machine == "h200":
+        assert (
+            f"One decision: latency of small kernels that wait for each other; arithmetic is {told['cifar10', 'decision']}"
+            in text
+        )
 
 
 def test_every_method_in_the_tables_of_results_has_its_row() -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Protocol, runtime_checkable
 
 import tyro
+
+from infogaze import __version__
+from infogaze.refusals import refusal
 
 
 @runtime_checkable
@@ -44,8 +46,12 @@ def command(name: str) -> type[Command]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command. Wrong values end in one line on standard error and exit code 2, Ctrl-C in 130, a reader that leaves in 141."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        _parse(sys.argv[1:] if arguments is None else list(arguments)).run()
+        if given[:1] == ["--version"]:
+            print(f"infogaze {__version__}")
+        else:
+            _parse(given).run()
     except BrokenPipeError:  # as in `infogaze train --help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to write at exit goes nowhere
         raise SystemExit(141) from None  # as a shell has it for SIGPIPE
@@ -58,29 +64,46 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _parse(arguments: list[str]) -> Command:
-    said = io.StringIO()
+    if not arguments:
+        raise ValueError(f"no command is given; there are {', '.join(COMMANDS)}")
+    name, *options = arguments
+    if name in COMMANDS:
+        return _filled_in(name, options)
+    if name in {"-h", "--help"} or name.startswith("--tyro-"):
+        return tyro.extras.subcommand_cli_from_dict(
+            {name: command(name) for name in COMMANDS},
+            prog="infogaze",
+            description="Classify a scene that is never seen whole, by looking where the expected information gain is largest. "
+            "`infogaze --version` says which version this is.",
+            args=arguments,
+        )
+    raise ValueError(f"no command is called {name!r}; there are {', '.join(COMMANDS)}, and --help and --version")
+
+
+def _filled_in(name: str, options: list[str]) -> Command:
+    program = f"infogaze {name}"
     try:
-        with contextlib.redirect_stderr(said):
-            if arguments and arguments[0] in COMMANDS:
-                name, *options = arguments
-                return tyro.cli(command(name), prog=f"infogaze {name}", args=options)
-            return tyro.extras.subcommand_cli_from_dict(
-                {name: command(name) for name in COMMANDS},
-                prog="infogaze",
-                description="Classify a scene that is never seen whole, by looking where the expected information gain is largest.",
-                args=arguments,
-            )
+        with contextlib.redirect_stderr(io.StringIO()):
+            return tyro.cli(command(name), prog=program, args=options)
     except SystemExit as stop:
-        if stop.code:
-            raise ValueError(one_line(said.getvalue())) from None
-        raise
+        if not stop.code:
+            raise
+    # Once more, for its words: drawn as wide as the terminal, values would be broken in two.
+    with contextlib.redirect_stderr(io.StringIO()) as said, _endless_lines(), contextlib.suppress(SystemExit):
+        tyro.cli(command(name), prog=program, args=options)
+    raise ValueError(refusal(said.getvalue(), program))
 
 
-def one_line(boxed: str) -> str:
-    """The words of an error that came in a drawn box."""
-    words = re.sub(r"[─-╿]", " ", re.sub(r"\x1b\[[0-9;]*m", "", boxed))
-    title, *lines = [line.strip() for line in words.splitlines() if line.strip()] or [""]
-    return re.sub(r"\s+", " ", f"{title}: {' '.join(lines)}" if lines else title)
+@contextlib.contextmanager
+def _endless_lines() -> Iterator[None]:
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "1000000"
+    try:
+        yield
+    finally:
+        del os.environ["COLUMNS"]
+        if before is not None:
+            os.environ["COLUMNS"] = before
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ def test_all_that_is_wrong_is_listed_at_once_and_loading_names_the_first(tmp_pat
         "train/cat/more": "is a folder within a class; images lie in the class folder itself",
         "train/cat/notes.txt": "is no image that Pillow can read",
         "train/cat/nothing.png": "is an empty file",
-        "train/dog/grey.png": "is grey among colour images; ask for channels=1 or channels=3",
+        "train/dog/grey.png": "is grey among colour images; the option channels (--read.channels) makes all grey (1) or colour (3)",
         "train/dog/large.png": "is 60x50, not 6x5 like the first; ask for a size that all are brought to",
         "test/emu": "is a class that train/ lacks",
     }

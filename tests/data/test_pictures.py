@@ -121,6 +121,17 @@ def test_what_is_no_picture_is_named_in_one_line(tmp_path: Path) -> None:
         assert len(str(error.value).splitlines()) == 1
 
 
+@pytest.mark.parametrize(("depth", "channels", "said"), [(1, 3, "grey among colour"), (3, 1, "colour among grey")])
+def test_a_picture_of_other_channels_is_refused_with_the_option_that_helps(
+    depth: int, channels: int, said: str, tmp_path: Path
+) -> None:
+    path = write_image(tmp_path / "odd.png", noise(0, 4, 5, depth).squeeze())
+    with pytest.raises(DataError) as error:
+        read_picture(path, form(channels, 4, 5, convert=False))
+    advice = "the option channels (--read.channels) makes all grey (1) or colour (3)"
+    assert str(error.value) == f"{path}: is {said} images; {advice}"
+
+
 def test_a_photo_is_turned_the_way_its_camera_was_held(tmp_path: Path) -> None:
     pixels = noise(0, 4, 6)
     exif = Image.Exif()

@@ -24,13 +24,26 @@ def test_unknown_names_options_roots_and_downloads_are_refused(tmp_path: Path) -
     with pytest.raises(ValueError, match=r"no set is called 'mnist'; there are digits, svhn, cifar10"):
         load_set("mnist")
     with pytest.raises(
-        ValueError, match=r"cifar10 needs a root: --download, or a root that holds cifar-10-batches-py/"
+        ValueError, match=r"cifar10 needs --root: a root to --download into, or one that holds cifar-10-batches-py/"
     ):
         load_set("cifar10")
     with pytest.raises(ValueError, match=r"svhn has no option 'channels'; it has size, fit"):
         load_set("svhn", tmp_path, Options(channels=1))
     with pytest.raises(ValueError, match=r"tinyimagenet cannot be downloaded by infogaze; unpack"):
         load_set("tinyimagenet", tmp_path, download=True)
+
+
+@pytest.mark.parametrize("name", ["svhn", "cifar10", "cifar100"])
+def test_a_download_without_a_root_asks_for_the_folder_to_download_into(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"^{name}: --download needs --root, the folder to download into$"):
+        load_set(name, download=True)
+
+
+def test_a_set_that_cannot_be_downloaded_does_not_ask_for_a_folder_to_download_into() -> None:
+    with pytest.raises(ValueError, match=r"^cinic10 needs --root: unpack CINIC-10"):
+        load_set("cinic10", download=True)
+    with pytest.raises(ValueError, match=r"^digits cannot be downloaded by infogaze; nothing to get, no root$"):
+        load_set("digits", download=True)
 
 
 def test_every_set_of_a_missing_root_is_refused_in_one_line_that_names_a_file_there(tmp_path: Path) -> None:

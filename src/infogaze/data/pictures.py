@@ -47,8 +47,9 @@ def read_picture(path: Path, form: Form) -> UInt8[np.ndarray, "C H W"]:
     found = channels_of(image)
     if found != form.channels and not form.convert:
         kinds = {1: "grey", 3: "colour"}
+        both = f"is {kinds[found]} among {kinds[form.channels]} images"
         raise DataError(
-            Problem(path, f"is {kinds[found]} among {kinds[form.channels]} images; ask for channels=1 or channels=3")
+            Problem(path, f"{both}; the option channels (--read.channels) makes all grey (1) or colour (3)")
         )
     if form.native is not None and form.native != (image.height, image.width):
         height, width = form.native

@@ -53,7 +53,7 @@ def _cifar(kind: Cifar, folder: str, classes: int) -> Source:
         images="50,000 + 10,000",
         size="32x32x3",
         origin=f"torchvision; {classes} classes",
-        get=f"--download, or a root that holds {folder}/",
+        get=f"a root to --download into, or one that holds {folder}/",
         read=partial(read_cifar, kind),
         files=partial(cifar_files, kind),
         download=partial(download_cifar, kind),
@@ -86,7 +86,7 @@ SETS: dict[str, Source] = {
         images="73,257 + 26,032",
         size="32x32x3",
         origin="torchvision; house numbers, 10 classes",
-        get="--download, or a root that holds train_32x32.mat and test_32x32.mat",
+        get="a root to --download into, or one that holds train_32x32.mat and test_32x32.mat",
         read=read_svhn,
         files=svhn_files,
         download=download_svhn,
@@ -144,7 +144,7 @@ def load_set(
     Images are memory-mapped and must not be written to. `cache` is the folder of all caches, by default that of
     `cache_root`; `progress` is told images done and images in all while a set is read.
     """
-    source, root = _source(name, root, options)
+    source, root = _source(name, root, options, download)
     if download:
         if source.download is None:
             raise ValueError(f"{name} cannot be downloaded by infogaze; {source.get}")
@@ -163,7 +163,7 @@ def read_set(name: str, root: Path | str | None = None, options: Options = AS_IT
     return source.read(root, options)
 
 
-def _source(name: str, root: Path | str | None, options: Options) -> tuple[Source, Path]:
+def _source(name: str, root: Path | str | None, options: Options, download: bool = False) -> tuple[Source, Path]:
     if name not in SETS:
         raise ValueError(f"no set is called {name!r}; there are {', '.join(SETS)}")
     source = SETS[name]
@@ -173,6 +173,8 @@ def _source(name: str, root: Path | str | None, options: Options) -> tuple[Sourc
             raise ValueError(f"{name} has no option {option!r}; it has {', '.join(known)}")
     if source.files is None:
         return source, Path()
+    if root is None and download and source.download is not None:
+        raise ValueError(f"{name}: --download needs --root, the folder to download into")
     if root is None:
-        raise ValueError(f"{name} needs a root: {source.get}")
+        raise ValueError(f"{name} needs --root: {source.get}")
     return source, Path(root).expanduser()
