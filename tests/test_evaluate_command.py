@@ -253,6 +253,25 @@ def test_a_folder_that_is_no_run_is_refused(trained: Path, home: Path, capsys: p
     assert "no run is named" in refused(capsys)
 
 
+@pytest.mark.parametrize("lost", ["config.json", "model.json", "model.safetensors"])
+def test_a_slip_in_the_last_run_is_told_before_the_first_is_measured(
+    lost: str, trained: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, wrong = copy(trained, home, "random-0-set"), copy(trained, home, "random-1-set")
+    (wrong / lost).unlink()
+    assert str(wrong) in refused(capsys, run, wrong)
+    assert not (run / "evaluation").exists()
+
+
+def test_a_last_run_that_the_images_do_not_fit_is_told_before_the_first_is_measured(
+    trained: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, wrong = copy(trained, home, "random-0-set"), copy(trained, home, "cnn-0-low")
+    said = refused(capsys, run, wrong, "--root", trained / "set.npz")
+    assert f"{wrong}: its scenes are 1x16x20, the test images 1x12x20" in said
+    assert not (run / "evaluation").exists()
+
+
 def test_a_judge_that_is_none_is_refused(trained: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = copy(trained, home, "random-0-set")
     said = refused(capsys, run, "--judge", trained / "infogaze-0-set")
@@ -299,3 +318,13 @@ def test_damage_is_named(trained: Path, home: Path, capsys: pytest.CaptureFixtur
     path.write_bytes(path.read_bytes()[:-1])
     assert f"{path}: damaged or truncated" in refused(capsys, run)
     assert Judged not in measured(run)
+
+
+def test_a_run_of_some_phases_is_told_as_such(trained: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = copy(trained, home, "infogaze-0-set")
+    config = json.loads((run / "config.json").read_text())
+    config["config"]["phases"] = [1]
+    (run / "config.json").write_text(json.dumps(config))
+    evaluate(run, "--measure", "records")
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said.endswith("scenes; phase 2 and 3 of infogaze not trained yet, see --start-from")

@@ -20,9 +20,12 @@ from infogaze.commands.sweep import Sweep, table
 from infogaze.commands.train import Train
 from infogaze.data.options import Options
 from infogaze.evaluation import records
+from infogaze.evaluation.comparing import recipe_digest
 from infogaze.evaluation.records import Judged, ManyLooks, Records
 from infogaze.sweeping import Failed, Job, carry_out, jobs
+from infogaze.training.recipe import RECIPES
 from infogaze.weights import load, save
+from tests.report.made_up import MadeUp, write_run
 from tests.sweeps import Swept, given, here, printed, run_here, tiny_set, write_set
 
 ROOT = Path(__file__).parents[1]
@@ -138,10 +141,36 @@ def test_another_judge_judges_again(tiny: Path, tmp_path: Path, sweep: Callable[
         for weights in judge.model.parameters():
             weights.neg_()
     save(judge, cnn)
+    main(["evaluate", str(cnn), "--measure", "records", "--device", "cpu"])
     assert sweep(tiny, *asked).ran == ["judgement"]
     after = records.read(tmp_path / "out" / "random" / "seed-0" / "evaluation", Judged)
     assert not torch.equal(after.judge, before.judge)
     assert sweep(tiny, *asked).ran == []
+
+
+def test_a_run_with_other_weights_than_were_measured_is_measured_again(
+    tiny: Path, tmp_path: Path, sweep: Callable[..., Swept]
+) -> None:
+    asked, run = ("--methods", "random", "--seeds", "2", "--measure", "records"), tmp_path / "out" / "random" / "seed-0"
+    sweep(tiny, *asked)
+    said = records.about(run / "evaluation")
+    assert (said.recipe, said.hold_out) == (recipe_digest("random", RECIPES["smoke"]), 0.0)
+    agent = load(run)
+    with torch.no_grad():
+        for weights in agent.model.parameters():
+            weights.neg_()
+    save(agent, run)
+    (job,) = [job for job in jobs(tmp_path / "out", ["random"], 1, [], ["records"], "cpu") if job.stage == "methods"]
+    assert not job.done()
+    main(["evaluate", str(run), "--measure", "records", "--device", "cpu"])
+    assert job.done()
+    for damaged in (run / "model.json", run / "evaluation" / "about.json"):
+        kept = damaged.read_bytes()
+        damaged.write_text("{")
+        assert not job.done()
+        damaged.write_bytes(kept)
+    (run / "model.json").unlink()
+    assert not job.done()
 
 
 def test_without_the_cnn_nothing_is_judged(tiny: Path, tmp_path: Path, sweep: Callable[..., Swept]) -> None:
@@ -185,6 +214,61 @@ def test_the_table_has_the_mean_over_seeds_and_students_interval_or_with_one_see
     assert seeds == "1 of 3 seeds"
     assert "oracle, not deployable" in whole[2]
     assert "cnn, sees all" in whole[3]
+
+
+def laid_out(out: Path, run: MadeUp, **changes: object) -> Path:
+    """A made-up evaluation where a sweep has it."""
+    folder = out / run.method / f"seed-{run.seed}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    return write_run(out / "made", run, **changes).rename(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"test": "another"}, "cannot be compared: another test set (another and d1ge57) of shapes"),
+        ({"first_looks": 9}, "cannot be compared: another seed of first looks (9 and 0) of shapes"),
+        ({"looks": 3}, "cannot be compared: another budget of looks (3 and 7) of shapes"),
+        ({"twin": True}, "cannot be one curve: ram took in every look mirrored too in one and not in the other"),
+        (
+            {"hold_out": 0.5},
+            "cannot be one curve: ram had 0.5 of the training split kept back in one and 0 in the other",
+        ),
+    ],
+    ids=["test set", "first looks", "budget", "twin", "hold-out"],
+)
+def test_what_the_report_would_refuse_is_left_out_of_the_table_and_said(
+    changes: dict[str, object], reason: str, tmp_path: Path
+) -> None:
+    laid_out(tmp_path, MadeUp("random", 0, parts=()))
+    first = laid_out(tmp_path, MadeUp("ram", 0, parts=()), hold_out=0.0)
+    odd = laid_out(tmp_path, MadeUp("ram", 1, (59,) * 7, parts=()), **changes)
+    laid_out(tmp_path, MadeUp("ram", 2, parts=()))
+    lines = table(tmp_path, ["random", "ram"], 3).splitlines()
+    means, _, seeds = row(lines, "ram")
+    assert means[1] == pytest.approx(100 * (26 + 28) / 2 / 60, abs=0.0501), "of seeds 0 and 2, which has two more right"
+    assert seeds == "2 of 3 seeds"
+    against = tmp_path / "random" / "seed-0" if "compared" in reason else first
+    assert lines[3:] == [f"left out: {odd} and {against} {reason}"]
+
+
+def test_evaluations_that_cannot_be_read_or_stacked_do_not_end_the_table(tmp_path: Path) -> None:
+    laid_out(tmp_path, MadeUp("random", 0, parts=()))
+    for seed, name in ((1, "records.safetensors"), (2, "about.json")):
+        path = laid_out(tmp_path, MadeUp("random", seed, parts=())) / "evaluation" / name
+        path.write_bytes(path.read_bytes()[:-5])
+    short = laid_out(tmp_path, MadeUp("random", 3, (20, 30), parts=()))
+    head, line, *left_out = table(tmp_path, ["random"], 4).splitlines()
+    assert row([head, line], "random")[2] == "1 of 4 seeds"
+    assert [f"seed-{seed}" in said for seed, said in enumerate(left_out, start=1)] == [True] * 3
+    assert "damaged or truncated" in left_out[0]
+    assert "not a description of an evaluation" in left_out[1]
+    assert str(short) in left_out[2]
+
+
+def test_a_twin_is_marked_in_the_table(tmp_path: Path) -> None:
+    laid_out(tmp_path, MadeUp("infogaze", parts=()), twin=True)
+    assert table(tmp_path, ["infogaze"], 1).splitlines()[1].startswith("infogaze, twin  ")
 
 
 def test_a_job_that_fails_is_named_with_its_log_and_only_those_that_need_it_stay_undone(

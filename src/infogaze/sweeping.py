@@ -18,10 +18,10 @@ from pathlib import Path
 
 from infogaze.evaluation import records
 from infogaze.evaluation.measuring import kinds_for
-from infogaze.evaluation.records import Judged, Measurement
+from infogaze.evaluation.records import EvaluationError, Judged, Measurement
 from infogaze.methods import METHODS
 from infogaze.training.three_phases import RECOGNISE
-from infogaze.weights import weights_digest
+from infogaze.weights import ModelFolderError, weights_digest
 
 _WAIT = 0.2  # seconds between looks at the running commands
 _DIE_WITH_PARENT = 1  # Linux: PR_SET_PDEATHSIG
@@ -85,7 +85,17 @@ def _has(path: Path) -> Callable[[], bool]:
 
 
 def _measured(run: Path, kinds: set[type[Measurement]]) -> Callable[[], bool]:
-    return lambda: all(records.has(run / "evaluation", kind) for kind in kinds)
+    """Of the weights that the run has now; what cannot be read is not measured."""
+
+    def done() -> bool:
+        folder = run / "evaluation"
+        try:
+            measured = all(records.has(folder, kind) for kind in kinds)
+            return measured and records.about(folder).weights == weights_digest(run)
+        except (EvaluationError, ModelFolderError):
+            return False
+
+    return done
 
 
 def _judged(runs: Sequence[Path], judge: Path) -> Callable[[], bool]:

@@ -306,6 +306,7 @@ def test_twenty_imagined_scenes_are_the_records_of_an_agent_that_imagines_twenty
         row = COUNTS.index(count)
         same = exact_pass(tiny_agent(samples=count), SPLIT, SEED, SCENES)
         assert torch.equal(found.log_probabilities[row], same.log_probabilities)
+        assert torch.equal(found.named[row], same.named)
         assert torch.equal(found.expected[row], same.expected)
     assert torch.equal(found.labels, SPLIT.labels)
     assert bool((found.seconds > 0).all())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from infogaze.evaluation import records
@@ -32,7 +32,7 @@ from infogaze.sensing import GlimpseGrid
 ABOUT = About(
     method="infogaze", preset="small", seed=3, data="shapes", test="d1ge57", scenes=5, classes=("ring", "bar"), looks=4,
     samples=20, grid=GlimpseGrid(16, 20, 8, 4), deployable=True, whole=False, first_looks=0, device="CPU",
-    versions={"torch": "2.11.0"}, weights="we19h75",
+    versions={"torch": "2.11.0"}, weights="we19h75", recipe="c0ffee", hold_out=0.1,
 )  # fmt: skip
 
 _random = torch.Generator().manual_seed(0)
@@ -54,7 +54,9 @@ def pixels(*shape: int) -> Tensor:
 MADE: tuple[Measurement, ...] = (
     Records(whole(5), whole(5, 4, 2, below=70_000), whole(5, 4), floats(5, 4, 2), floats(5, 4)),
     ManyLooks(whole(5), whole(5, 12)),
-    Samples(torch.tensor([1, 20]), whole(3), floats(2, 3, 4, 2), floats(2, 3, 4), torch.tensor([0.5, 7.0])),
+    Samples(
+        torch.tensor([1, 20]), whole(3), whole(2, 3, 4), floats(2, 3, 4, 2), floats(2, 3, 4), torch.tensor([0.5, 7.0]),
+    ),
     Disturbed(whole(3), floats(2, 4), whole(2, 4, 3, 4)),
     Judged(whole(5, 4), pixels(32)),
     Showcase(
@@ -139,6 +141,33 @@ def test_an_evaluation_from_before_there_were_twins_is_not_forgotten(folder: Pat
     records.write(folder, RECORDS)
     assert begin_again(twin=False)
     assert not begin_again(twin=True)
+
+
+def test_how_the_same_weights_were_trained_is_learned_later_and_what_was_measured_is_kept(folder: Path) -> None:
+    records.write(folder, RECORDS, source="here")
+    change(folder, lambda record: [record["about"].pop(name) for name in ("recipe", "hold_out")])
+    assert (records.about(folder).recipe, records.about(folder).hold_out) == (None, None)
+    for known in (ABOUT, replace(ABOUT, recipe="decaf", hold_out=0.0)):
+        records.begin(folder, known)
+        assert records.about(folder) == known
+        assert records.has(folder, Records, "here")
+        records.read(folder, Records)
+    records.begin(folder, replace(ABOUT, weights="0ther"))
+    assert not records.has(folder, Records), "of other weights nothing was measured"
+
+
+def test_the_label_named_with_each_p_is_the_likeliest_in_a_file_from_before_it_was_kept(folder: Path) -> None:
+    made = next(made for made in MADE if isinstance(made, Samples))
+    records.write(folder, made)
+    path = folder / "samples.safetensors"
+    tensors = load_file(path)
+    assert torch.equal(records.read(folder, Samples).named, made.named)
+    assert not torch.equal(tensors["log_probabilities"].argmax(-1), made.named)
+    del tensors["named"]
+    save_file(tensors, path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    change(folder, lambda record: record["files"].update(samples=digest))
+    assert torch.equal(records.read(folder, Samples).named, tensors["log_probabilities"].argmax(-1))
 
 
 def test_the_same_measurement_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ COUNTS = {
     "cnn": (57,),
 }
 IMAGINING = tuple(name for name, method in METHODS.items() if method.imagines)
+EXPECTING = (*IMAGINING, "discriminative", "oracle")
+"""Whose maps are in nats."""
 PARTS = (ManyLooks, Samples, Disturbed, Judged, Showcase, Latents)
 
 
@@ -123,7 +125,7 @@ def _log_probabilities(names: Tensor, run: MadeUp) -> Tensor:
 def _records(run: MadeUp) -> Records:
     names = named(_counts(run))
     expected = (
-        torch.rand(SCENES, LOOKS, generator=_random(run)) if run.method in IMAGINING else torch.zeros(SCENES, LOOKS)
+        torch.rand(SCENES, LOOKS, generator=_random(run)) if run.method in EXPECTING else torch.zeros(SCENES, LOOKS)
     )
     expected[:, 0] = 0
     looks = names.shape[1]  # the CNN has one, at all
@@ -140,10 +142,10 @@ def _samples(run: MadeUp) -> Samples | None:
     if run.method not in IMAGINING:
         return None
     tried = torch.tensor([1, 5, 20])
-    names = [named(tuple(count - lost for count in _counts(run)), 30) for lost in (6, 2, 0)]
+    names = torch.stack([named(tuple(count - lost for count in _counts(run)), 30) for lost in (6, 2, 0)])
     log_probabilities = torch.stack([_log_probabilities(part, run) for part in names])
     expected = torch.rand(3, 30, LOOKS, generator=_random(run))
-    return Samples(tried, LABELS[:30], log_probabilities, expected, torch.tensor([0.3, 0.6, 1.5]) + run.seed)
+    return Samples(tried, LABELS[:30], names, log_probabilities, expected, torch.tensor([0.3, 0.6, 1.5]) + run.seed)
 
 
 def _disturbed(run: MadeUp) -> Disturbed:

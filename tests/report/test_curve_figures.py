@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from matplotlib.lines import Line2D
 from infogaze.evaluation.accuracy import Estimate, accuracy_over_runs, lead_over_runs, mean_over_runs
 from infogaze.evaluation.area import accuracy_by_area, observed_share
 from infogaze.evaluation.honesty import binned, rank_correlation
-from infogaze.evaluation.records import Disturbed, Judged, ManyLooks, Samples, write
+from infogaze.evaluation.records import Disturbed, Judged, ManyLooks, Records, Samples, read, write
 from infogaze.methods import METHODS
 from infogaze.report.area import by_area
 from infogaze.report.by_look import by_attention, by_common_judge, by_flows, by_look
@@ -282,6 +283,19 @@ def test_accuracy_against_area_is_that_of_the_bins(chapter: Chapter) -> None:
     )
 
 
+def test_with_one_seed_each_point_against_area_has_the_number_of_looks_in_its_own_bin(tmp_path: Path) -> None:
+    chapter = one_chapter(tmp_path, MadeUp("infogaze", parts=()))
+    drawing = only(by_area(chapter))
+    share = observed_share(chapter.groups[0].runs[0].summary.locations, GRID)
+    found = {float(row[3]): int(row[7]) for row in drawing.numbers if row[1] == "infogaze"}
+    assert found[25.0] == int((share == 0.25).sum()) == SCENES, "only the first look of each scene shows one glimpse"
+    assert sum(found.values()) == share.numel()
+    least, most = min(found.values()), max(found.values())
+    assert least < most
+    assert drawing.table[1][-1] == f"{least} to {most} looks"
+    assert drawing.figure.get_supxlabel() == "Each curve: 1 seed, 95 % interval over the looks at each point."
+
+
 def test_entropy_is_the_mean_over_scenes_in_nats_under_that_of_even_labels(chapter: Chapter) -> None:
     drawing = only(entropy_by_look(chapter))
     (axes,) = drawing.figure.axes
@@ -324,25 +338,59 @@ def test_calibration_plots_the_errors_and_the_diagram_of_all_seeds(chapter: Chap
     assert f"its calibration error is {100 * float(ece[-1]):.1f} %" in drawing.sentence
 
 
-def test_honesty_bins_what_imagining_methods_expected_and_got(chapter: Chapter) -> None:
+def test_honesty_bins_what_methods_expected_and_got_with_the_interval_over_seeds(chapter: Chapter) -> None:
     drawing = only(by_honesty(chapter))
     axes, by_p = drawing.figure.axes
     assert "nats" in axes.get_xlabel()
     assert "nats" in axes.get_ylabel()
-    assert {text.get_text() for text in axes.get_legend().get_texts()} == {"infogaze", "gaussian"}  # type: ignore[union-attr]
     runs = chapter.groups[0].runs
     wanted, came = (
-        torch.cat([getattr(run.summary, name)[:, 1:].flatten() for run in runs]) for name in ("expected", "happened")
+        torch.stack([getattr(run.summary, name)[:, 1:] for run in runs]) for name in ("expected", "happened")
     )
     bins = binned(wanted, came)
     found = [row for row in drawing.numbers if row[:2] == ("gain that happened, nats", "infogaze")]
-    np.testing.assert_allclose([float(row[3]) for row in found], bins.expected)
-    np.testing.assert_allclose([float(row[4]) for row in found], bins.happened)
+    for column, part in enumerate((bins.expected, bins.happened, bins.low, bins.high), start=3):
+        np.testing.assert_allclose([float(row[column]) for row in found], part)
+    assert {row[7:] for row in found} == {(2, "seeds")}
     each = [
         rank_correlation(run.summary.expected[:, 1:].flatten(), run.summary.happened[:, 1:].flatten()) for run in runs
     ]
     assert f"the rank correlation between the two is {sum(each) / 2:.2f} (95 % interval" in drawing.sentence
+    assert f"brings {float(came.mean()):.2f} nats where {float(wanted.mean()):.2f} were expected" in drawing.sentence
     assert list(np.asarray(line(by_p, "infogaze").get_xdata(), float)) == [1, 5, 20]
+    assert "its bar is the 95 % interval of the mean over seeds." in drawing.note
+    assert "Bars: 95 % interval of the mean over seeds." in drawing.figure.get_supxlabel().replace("\n", " ")
+
+
+def test_honesty_is_asked_of_every_method_that_expects_something_and_not_of_the_oracle_which_knows(
+    tmp_path: Path,
+) -> None:
+    methods = ("infogaze", "discriminative", "random", "ram", "oracle")
+    drawing = only(by_honesty(one_chapter(tmp_path, *(MadeUp(name, parts=()) for name in methods))))
+    legend = drawing.figure.axes[0].get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["infogaze", "discriminative"]
+    assert {row[1] for row in drawing.numbers[1:]} == {"infogaze", "discriminative"}
+
+
+def test_with_one_seed_the_bars_of_honesty_are_over_scenes_and_the_note_says_so(tmp_path: Path) -> None:
+    runs = [MadeUp("infogaze", parts=()), MadeUp("gaussian", 0, parts=()), MadeUp("gaussian", 1, parts=())]
+    mixed = only(by_honesty(one_chapter(tmp_path / "mixed", *runs)))
+    alone = only(by_honesty(one_chapter(tmp_path / "alone", *runs[:1])))
+    assert "mean over seeds, with one seed over scenes, the looks of one together." in mixed.note
+    assert "mean over scenes, the looks of one together." in alone.note
+    bars = [row for row in alone.numbers if row[0] == "gain that happened, nats"]
+    assert {row[8] for row in bars} == {"scenes"}
+    assert all(int(row[7]) <= 36 for row in bars), (
+        "a tenth of 60 scenes with 6 looks each, some of them of the same scene"
+    )
+
+
+def test_without_a_policy_that_expects_something_honesty_is_missing(tmp_path: Path) -> None:
+    missing = by_honesty(one_chapter(tmp_path, MadeUp("random", parts=()), MadeUp("oracle", parts=())))
+    assert isinstance(missing, Missing)
+    assert missing.why == "no run has maps of what it expects of a look"
+    assert "`infogaze train PRESET --method infogaze --out RUN`" in missing.remedy
 
 
 def test_what_p_buys_plots_accuracy_and_time(chapter: Chapter) -> None:
@@ -353,10 +401,20 @@ def test_what_p_buys_plots_accuracy_and_time(chapter: Chapter) -> None:
     assert time.get_yscale() == early.get_xscale() == "log"
     np.testing.assert_allclose(heights(time, "infogaze"), 1000 * np.array([0.8, 1.1, 2.0]) / 30, rtol=1e-3)
     samples = [run.read(Samples) for run in chapter.groups[0].runs]
-    right = [(part.log_probabilities.argmax(-1) == part.labels[:, None])[:, :, 1].double().mean(1) for part in samples]
+    right = [(part.named == part.labels[:, None])[:, :, 1].double().mean(1) for part in samples]
     np.testing.assert_allclose(heights(early, "infogaze"), 100 * torch.stack(right).mean(0))
     assert drawing.sentence.startswith("infogaze with 20 imagined scenes instead of 1: ")
     assert "for 2.5 times the time" in drawing.sentence
+
+
+def test_what_p_buys_counts_the_labels_named_where_half_precision_cannot_tell_them(tmp_path: Path) -> None:
+    chapter = one_chapter(tmp_path, MadeUp("infogaze", parts=(Samples,)))
+    run = chapter.groups[0].runs[0]
+    samples = run.read(Samples)
+    even = torch.full_like(samples.log_probabilities, 1 / 3).log()
+    right = samples.labels[:, None].expand_as(samples.named)
+    write(run.folder / "evaluation", replace(samples, log_probabilities=even, named=right))
+    assert set(heights(only(by_samples(chapter)).figure.axes[0], "infogaze")) == {100.0}
 
 
 def test_robustness_has_a_panel_for_each_disturbance_against_its_strength_and_by_look(chapter: Chapter) -> None:
@@ -393,3 +451,37 @@ def test_where_a_policy_looks_is_drawn_as_its_density(chapter: Chapter) -> None:
     assert entropy.get_ylabel().endswith("nats")
     assert dependence.get_ylabel().endswith("nats")
     assert levels(entropy) == {round(math.log(9), 6)}
+
+
+def test_what_is_said_of_places_is_of_looks_fixed_beforehand_not_of_the_one_that_depends_most(tmp_path: Path) -> None:
+    (root, *_) = runs = [write_run(tmp_path, MadeUp("infogaze", seed, parts=())) for seed in (0, 1)]
+    for folder in runs:
+        found = read(folder / "evaluation", Records)
+        found.locations[:, 3] = torch.stack(
+            [0 * found.labels, GRID.stride * found.labels], 1
+        )  # tells all about the label
+        write(folder / "evaluation", found)
+    (chapter,) = gather([root.parent])
+    drawn = by_places(chapter)
+    assert not isinstance(drawn, Missing)
+    spreads = drawn[1]
+    shared = heights(spreads.figure.axes[1], "infogaze")
+    assert shared.argmax() == 3
+    entropy = 100 * heights(spreads.figure.axes[0], "infogaze") / math.log(9)
+    assert spreads.sentence == (
+        f"The entropy of the places that infogaze looks at is {entropy[1]:.0f} % at t=1 and {entropy[6]:.0f} % at t=6 of the largest "
+        f"there can be; place and label share {shared[1]:.2f} nats at t=1 and {shared[6]:.2f} nats at t=6."
+    )
+
+
+def test_a_dependence_that_may_be_chance_is_said_to_be_none_and_one_seed_to_be_one(tmp_path: Path) -> None:
+    for seeds, said in (
+        (
+            (0, 1),
+            "0.00 nats at t=1 (not to be told from none by these runs) and 0.00 nats at t=6 (not to be told from none",
+        ),
+        ((0,), "0.00 nats at t=1 and 0.00 nats at t=6 (1 seed)."),
+    ):
+        drawn = by_places(one_chapter(tmp_path / str(len(seeds)), *(MadeUp("ram", seed, parts=()) for seed in seeds)))
+        assert not isinstance(drawn, Missing)
+        assert said in drawn[1].sentence

@@ -5,10 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from infogaze.evaluation.comparing import recipe_digest
 from infogaze.evaluation.records import EvaluationError
 from infogaze.report.gather import Chapter, gather
 from infogaze.sensing import GlimpseGrid
+from infogaze.training.recipe import RECIPES
 from tests.report.made_up import MadeUp, write_run
+
+FAST = recipe_digest("infogaze", RECIPES["fast"])
 
 
 def names(chapter: Chapter) -> list[tuple[str, int]]:
@@ -80,6 +84,48 @@ def test_what_would_make_an_interval_too_narrow_or_mix_two_things_in_a_curve_is_
     twin = write_run(tmp_path / "d", MadeUp("infogaze", 0, parts=()), twin=True)
     with pytest.raises(EvaluationError, match="took in every look mirrored too in one and not in the other"):
         gather([twin, many])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "reason"),
+    [
+        ({"recipe": FAST}, {"recipe": "c0ffee"}, f"was trained by the recipe fast {FAST} in one and own c0ffee in the other"),
+        ({"hold_out": 0.0}, {"hold_out": 0.1}, "had 0 of the training split kept back in one and 0.1 in the other"),
+    ],
+    ids=["recipe", "hold-out"],
+)  # fmt: skip
+def test_seeds_that_were_trained_otherwise_are_not_one_curve_even_with_one_between_that_does_not_know(
+    one: dict[str, object], other: dict[str, object], reason: str, tmp_path: Path
+) -> None:
+    first = write_run(tmp_path, MadeUp("infogaze", 0, parts=()), **one)
+    unknown = write_run(tmp_path, MadeUp("infogaze", 1, parts=()))
+    last = write_run(tmp_path, MadeUp("infogaze", 2, parts=()), **other)
+    for known in (first, last):
+        (chapter,) = gather([known, unknown])
+        assert names(chapter) == [("infogaze", 2)]
+    with pytest.raises(EvaluationError, match=re.escape(reason)) as refusal:
+        gather([first, unknown, last])
+    said = str(refusal.value)
+    assert said.startswith(f"{first} and {last} cannot be one curve: infogaze ")
+    assert "\n" not in said
+
+
+def test_methods_that_were_trained_otherwise_can_be_compared(tmp_path: Path) -> None:
+    write_run(tmp_path, MadeUp("infogaze", parts=()), recipe="c0ffee", hold_out=0.1)
+    write_run(tmp_path, MadeUp("random", parts=()), recipe="decaf", hold_out=0.0)
+    (chapter,) = gather([tmp_path])
+    assert names(chapter) == [("infogaze", 1), ("random", 1)]
+
+
+def test_a_twin_is_said_in_the_name_of_a_group_and_in_what_csv_files_call_it(tmp_path: Path) -> None:
+    write_run(tmp_path, MadeUp("infogaze", parts=()), twin=True)
+    write_run(tmp_path, MadeUp("oracle", parts=()), twin=True)
+    write_run(tmp_path, MadeUp("random", parts=()))
+    (chapter,) = gather([tmp_path])
+    assert names(chapter) == [("infogaze (twin)", 1), ("random", 1), ("oracle (twin, not deployable)", 1)]
+    assert [group.kind for group in chapter.groups] == [
+        ("infogaze (twin)", "small"), ("random", "small"), ("oracle (twin)", "small"),
+    ]  # fmt: skip
 
 
 def test_folders_without_an_evaluation_are_refused(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from infogaze.cli import main
+from infogaze.evaluation.comparing import recipe_digest
 from infogaze.evaluation.records import Judged
 from infogaze.report.contents import ENTRIES
 from infogaze.report.gather import gather
 from infogaze.report.write import write_report
+from infogaze.training.recipe import RECIPES
 from tests.report.made_up import LOOKS, MadeUp, write_run
 
 
@@ -112,6 +114,31 @@ def test_the_page_says_where_its_numbers_come_from(report: Path, runs: Path) -> 
     for word in ("torch 2.11.0", "cpu", "d1ge57", "60"):
         assert word in origin
     assert "60 test scenes of 16x16 pixels in 3 classes; 7 looks of 8x8 pixels" in text
+
+
+def test_a_twin_and_how_each_run_was_trained_are_said_wherever_they_are_compared(tmp_path: Path) -> None:
+    ours = write_run(tmp_path, MadeUp("infogaze"), twin=True, recipe="c0ffee", hold_out=0.1)
+    other = write_run(tmp_path, MadeUp("random"), recipe=recipe_digest("random", RECIPES["fast"]), hold_out=0.0)
+    unknown = write_run(tmp_path, MadeUp("ram"))
+    write_report(tmp_path / "out", gather([ours, other, unknown]), lambda: None, dpi=30)
+    text = (tmp_path / "out" / "index.html").read_text()
+    assert "infogaze (twin) takes in every look mirrored too. The others do not." in text
+    assert "infogaze (twin) is 20.0 points ahead of the best baseline, random" in text
+    for path in sorted((tmp_path / "out" / "figures").glob("*.csv")):
+        head, *rows = list(csv.reader(path.read_text().splitlines()))
+        if "method" in head:
+            methods = {row[head.index("method")] for row in rows}
+            assert "infogaze (twin)" in methods, path
+            assert "infogaze" not in methods, path
+    origin = text[text.index("Where these numbers come from") :]
+    columns, *rows = (re.findall(r"<t[hd]>(.*?)</t[hd]>", line) for line in re.findall(r"<tr>(.*?)</tr>", origin))
+    said = {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
+    assert [said[name]["twin"] for name in ("infogaze", "ram", "random")] == ["yes", "no", "no"]
+    assert said["infogaze"]["recipe"] == "own c0ffee"
+    assert said["random"]["recipe"].startswith("fast ")
+    assert said["ram"]["recipe"] == said["ram"]["held out"] == "not known"
+    assert (said["infogaze"]["held out"], said["random"]["held out"]) == ("10&nbsp;%", "0&nbsp;%")
+    assert "d1ge57" in said["all"]["versions"]
 
 
 def test_several_image_sets_are_chapters_and_an_older_figure_does_not_stay(tmp_path: Path) -> None:

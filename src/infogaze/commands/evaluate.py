@@ -7,7 +7,7 @@ import json
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,12 +16,13 @@ import torch
 import tyro
 
 from infogaze.agent import Agent
-from infogaze.commands.train import chosen_device
+from infogaze.commands.train import chosen_device, still_to_train
 from infogaze.data.options import Options
 from infogaze.data.registry import load_set
 from infogaze.data.sets import ImageSet, Split
 from infogaze.evaluation import records
 from infogaze.evaluation.accuracy import accuracy
+from infogaze.evaluation.comparing import trained_by
 from infogaze.evaluation.disturbed import PASSES, disturbed
 from infogaze.evaluation.exact_pass import exact_pass
 from infogaze.evaluation.judged import judged
@@ -90,17 +91,27 @@ class Evaluate:
                 raise ValueError(f"{name} is {value}; it must be at least 1")
         device = chosen_device(self.device)
         judge = None if self.judge is None else _judge(self.judge, device)
-        tests: dict[str, tuple[ImageSet, str]] = {}
+        configs = [trained(run) for run in self.runs]
+        once = cache(lambda data: _images(json.loads(data), self.root))
+        tests = [once(json.dumps(config["data"])) for config in configs]
+        # All runs before any is measured: a slip in the last is not to be told after minutes.
+        for run, (images, _) in zip(self.runs, tests, strict=True):
+            self._require_measurable(run, images, judge)
         with display() as screen:
-            for run in self.runs:
-                config = trained(run)
-                where = json.dumps([config["data"], str(self.root)])
-                if where not in tests:
-                    tests[where] = _images(config["data"], self.root)
-                measured = self._measure(run, config, *tests[where], judge, device, screen)
+            for run, config, test in zip(self.runs, configs, tests, strict=True):
+                measured = self._measure(run, config, *test, judge, device, screen)
                 right = accuracy(measured.right)
                 looks = " ".join(f"{100 * value:.1f}" for value in right.value.tolist())
-                screen.say(f"{run}: right by look {looks} %, {right.n} scenes")
+                left = still_to_train(config["method"], config["phases"])
+                screen.say(f"{run}: right by look {looks} %, {right.n} scenes{left}")
+
+    def _require_measurable(self, run: Path, images: ImageSet, judge: Agent | None) -> None:
+        agent = load(run)
+        _require_fit(run, agent, images)
+        if judge is not None and self.judge is not None:
+            _require_fit(self.judge, judge, images)
+            if judge.model.grid != agent.model.grid:
+                raise ValueError(f"{self.judge}: judges looks on another grid of places than those of {run}")
 
     def _measure(
         self,
@@ -113,11 +124,6 @@ class Evaluate:
         screen: Display,
     ) -> Records:
         agent, folder, test = load(run, device), run / "evaluation", images.test
-        _require_fit(run, agent, images)
-        if judge is not None and self.judge is not None:
-            _require_fit(self.judge, judge, images)
-            if judge.model.grid != agent.model.grid:
-                raise ValueError(f"{self.judge}: judges looks on another grid of places than those of {run}")
         records.begin(folder, _about(run, config, agent, test, digest, self.seed, device))
         some = Split(test.images[: self.scenes], test.labels[: self.scenes])
         kinds = kinds_for(agent.method, self.measure)
@@ -155,7 +161,7 @@ def trained(run: Path) -> dict[str, Any]:
         raise ValueError(f"{run}: not a run folder, it has no config.json; `infogaze train --out` writes one")
     try:
         config: dict[str, Any] = json.loads(path.read_text())["config"]
-        config["data"], config["preset"]["name"], config["seed"]
+        config["data"], config["preset"]["name"], config["seed"], config["method"], config["phases"]
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{path}: not the configuration of a run") from None
     return config
@@ -218,4 +224,6 @@ def _about(
         versions={"infogaze": __version__, "python": platform.python_version(), "torch": torch.__version__},
         weights=weights_digest(run),
         twin=agent.twin,
+        recipe=trained_by(agent.method, config),
+        hold_out=config.get("hold_out", 0.0),
     )

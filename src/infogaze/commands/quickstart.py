@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from jaxtyping import Bool
 from torch import Tensor
 
 from infogaze.agent import Agent
+from infogaze.commands.train import stop_signals
 from infogaze.data.digits import digits
 from infogaze.data.options import Options
 from infogaze.data.sets import Split
 from infogaze.evaluation.accuracy import Estimate, accuracy, lead
 from infogaze.evaluation.rollouts import Rollouts, roll_out
-from infogaze.model import build
+from infogaze.model import Recogniser, build
 from infogaze.policies import GainPolicy, Policy, RandomPolicy
 from infogaze.presets import preset
 from infogaze.progress import Display, display
@@ -21,7 +23,8 @@ from infogaze.report.accuracy import accuracy_figure
 from infogaze.report.page import Picture, Section, page
 from infogaze.report.rollout import rollout_figure
 from infogaze.report.style import inline, png
-from infogaze.training.loop import Surroundings, train
+from infogaze.report.words import difference, looks_said, told_looks
+from infogaze.training.loop import Stopped, Surroundings, train
 from infogaze.training.recipe import Recipe, recipe
 from infogaze.training.runs import DataChoice, RunConfig, RunFolder
 from infogaze.training.watching import Bars
@@ -59,7 +62,7 @@ def first_run(out: Path, seed: int, recipe: Recipe) -> tuple[Estimate, Estimate]
     model = build(settings.model, seed)
     agent = Agent(model, data.classes, looks=settings.looks, samples=settings.samples, config=settings.model)
     with display() as screen:
-        train(model, data.train, config, folder, Surroundings(Bars(screen).notice, screen.say))
+        _train(model, data.train, config, folder, screen)
         save(agent, out / "model")
         by_gain = _look(agent, data.test, GainPolicy(settings.samples), "looking by gain", seed, screen)
         at_random = _look(agent, data.test, RandomPolicy(), "looking at random", seed, screen)
@@ -69,6 +72,15 @@ def first_run(out: Path, seed: int, recipe: Recipe) -> tuple[Estimate, Estimate]
         print(f"{name:<14}" + "".join(f"{100 * value:8.1f}" for value in curve.value.tolist()))
     write_whole(out / "index.html", _page(agent, data.test, by_gain, at_random).encode())
     return ours, other
+
+
+def _train(model: Recogniser, split: Split, config: RunConfig, folder: RunFolder, screen: Display) -> None:
+    with stop_signals() as asked:
+        try:
+            train(model, split, config, folder, Surroundings(Bars(screen).notice, screen.say, lambda: bool(asked)))
+        except Stopped as stop:
+            screen.say(f"{stop}; the same command again goes on from there")
+            raise SystemExit(128 + asked[0]) from None
 
 
 def _look(agent: Agent, split: Split, policy: Policy, name: str, seed: int, screen: Display) -> Rollouts:
@@ -86,15 +98,18 @@ def chosen_scenes(right: Tensor, count: int, failures: int) -> list[int]:
     return good + wrong[: count - len(good)]
 
 
+def compared(by_gain: Bool[Tensor, "N T"], at_random: Bool[Tensor, "N T"]) -> str:
+    """Who is ahead at the looks that are told of, fixed beforehand, from whether each scene was named right by the two."""
+    ahead = lead(by_gain, at_random)
+    said = (
+        f"After {looks_said(look)} {difference('looking by gain', 'looking at random', ahead, look)}."
+        for look in told_looks(by_gain.shape[1])
+    )
+    return f"{' '.join(said)} The classifier and the first looks are the same."
+
+
 def _page(agent: Agent, split: Split, by_gain: Rollouts, at_random: Rollouts) -> str:
     ours, other = accuracy(by_gain.right), accuracy(at_random.right)
-    ahead = lead(by_gain.right, at_random.right)
-    widest = int(ahead.value.argmax())
-    low, high = 100 * float(ahead.low[widest]), 100 * float(ahead.high[widest])
-    sentence = (
-        f"After {widest + 1} looks, looking by gain is {100 * float(ahead.value[widest]):.1f} points ahead of looking at random "
-        f"(95 % interval {low:.1f} to {high:.1f}, {ours.n} test scenes, the same classifier and first looks)."
-    )
     table = (
         ("look t", *(str(look) for look in range(len(ours.value)))),
         ("by gain, %", *_cells(ours)),
@@ -109,7 +124,7 @@ def _page(agent: Agent, split: Split, by_gain: Rollouts, at_random: Rollouts) ->
         "The model sees one 8x8 window of a 32x32 scene at a time. After a random first look it imagines what the rest may hold, "
         "expects of every place how much it would tell about the label, and looks where that is most.",
         (
-            Section("Accuracy by look", sentence, (curve,), table),
+            Section("Accuracy by look", compared(by_gain.right, at_random.right), (curve,), table),
             Section(
                 "Twelve rollouts" if len(scenes) == 12 else f"{len(scenes)} rollouts",
                 f"The first {len(scenes) - wrong} test scenes named right after the last look, then the first {wrong} named wrong. "

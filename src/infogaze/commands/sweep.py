@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
+from torch import Tensor
 
 from infogaze.commands.evaluate import MeasurementName
 from infogaze.commands.train import PresetName, RecipeName, chosen_device, stop_signals
@@ -16,7 +17,8 @@ from infogaze.data.options import AS_IT_IS, Options
 from infogaze.data.registry import load_set
 from infogaze.evaluation import records
 from infogaze.evaluation.accuracy import accuracy_over_runs
-from infogaze.evaluation.records import Records
+from infogaze.evaluation.comparing import incomparable, not_one_curve
+from infogaze.evaluation.records import About, EvaluationError, Records
 from infogaze.methods import METHODS, method
 from infogaze.progress import display
 from infogaze.sweeping import Failed, Job, carry_out, jobs, spelled
@@ -134,17 +136,59 @@ class Sweep:
 
 
 def table(out: Path, names: list[str], seeds: int) -> str:
-    """Accuracy by look of what is there, in %, with the half width of its 95 % interval and the seeds behind it."""
+    """Accuracy by look of what is there, in %, with the half width of its 95 % interval and the seeds behind it.
+
+    What cannot be read, or not be set against the first, is left out and named in a line below.
+    """
+    rows, left_out = _rows(out, names, seeds)
     lines = []
-    for name in names:
-        folders = [out / name / f"seed-{seed}" / "evaluation" for seed in range(seeds)]
-        right = [records.read(folder, Records).right for folder in folders if records.has(folder, Records)]
-        if not right:
-            continue
-        estimate = accuracy_over_runs(right)
+    for name, found in rows.items():
+        estimate = accuracy_over_runs([one.right for one in found])
         half = (estimate.high - estimate.low) / 2
         cells = [f"{100 * m:5.1f} ±{100 * h:4.1f}" for m, h in zip(estimate.value.tolist(), half.tolist(), strict=True)]
         mark = {"looks": "", "everything": ", sees all"}.get(METHODS[name].sees, ", not deployable")
-        lines.append(f"{name + mark:<24}" + "  ".join(cells) + f"   {len(right)} of {seeds} seeds")
+        twin = ", twin" if found[0].about.twin else ""
+        lines.append(f"{name + mark + twin:<24}" + "  ".join(cells) + f"   {len(found)} of {seeds} seeds")
     looks = max(line.count("±") for line in lines) if lines else 0
-    return "\n".join([f"{'accuracy by look, %':<24}" + "  ".join(f"{look:>5}      " for look in range(looks)), *lines])
+    head = f"{'accuracy by look, %':<24}" + "  ".join(f"{look:>5}      " for look in range(looks))
+    return "\n".join([head, *lines, *(f"left out: {why}" for why in left_out)])
+
+
+@dataclass(frozen=True)
+class _Found:
+    """An evaluation that was read."""
+
+    run: Path
+    about: About
+    right: Tensor
+
+
+def _rows(out: Path, names: list[str], seeds: int) -> tuple[dict[str, list[_Found]], list[str]]:
+    """What goes into one table, by method, and why the rest does not, in words."""
+    rows: dict[str, list[_Found]] = {}
+    left_out = []
+    for name in names:
+        for run in (out / name / f"seed-{seed}" for seed in range(seeds)):
+            folder = run / "evaluation"
+            try:
+                if not records.has(folder, Records):
+                    continue
+                found = _Found(run, records.about(folder), records.read(folder, Records).right)
+            except EvaluationError as error:
+                left_out.append(str(error))
+                continue
+            first = next(iter(rows.values()), [found])[0]
+            clashes = [(first, incomparable(found.about, first.about))]
+            clashes += [(other, _not_one_row(found, other)) for other in rows.get(name, [])]
+            reasons = [f"{run} and {other.run} {why}" for other, why in clashes if why]
+            if reasons:
+                left_out.append(reasons[0])
+            else:
+                rows.setdefault(name, []).append(found)
+    return rows, left_out
+
+
+def _not_one_row(found: _Found, other: _Found) -> str:
+    if found.right.shape != other.right.shape:
+        return "cannot be one curve: another number of scenes or looks in the records"
+    return not_one_curve(found.about, other.about)

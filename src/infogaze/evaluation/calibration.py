@@ -22,23 +22,27 @@ class Reliability:
 
 
 def reliability(
-    labels: Int[Tensor, " N"], log_probabilities: Float[Tensor, "N classes"], bins: int = 15
+    labels: Int[Tensor, " N"], named: Int[Tensor, " N"], log_probabilities: Float[Tensor, "N classes"], bins: int = 15
 ) -> Reliability:
-    """The reliability diagram of one look."""
-    sums = _sums(labels, log_probabilities, bins)
+    """The reliability diagram of one look. `named` is the most likely label, which rounded probabilities may not tell."""
+    sums = _sums(labels, named, log_probabilities, bins)
     sums[:, bins - 1] += sums[:, bins]
     confidence, right, count = sums[:, :bins]
     return Reliability(confidence / count, right / count, count / len(labels))
 
 
 def expected_calibration_error(
-    labels: Int[Tensor, " N"], log_probabilities: Float[Tensor, "N T classes"], bins: int = 15
+    labels: Int[Tensor, " N"],
+    named: Int[Tensor, "N T"],
+    log_probabilities: Float[Tensor, "N T classes"],
+    bins: int = 15,
 ) -> Float[Tensor, " T"]:
     """The distance between confidence and accuracy in each bin, averaged over scenes: torchmetrics' top-label error in the l1 norm.
 
     As there, scenes of confidence 1 are a bin of their own; in the diagram they are in the last.
     """
-    sums = torch.stack([_sums(labels, look, bins) for look in log_probabilities.unbind(1)], 1)  # [3, T, bins + 1]
+    looks = zip(named.unbind(1), log_probabilities.unbind(1), strict=True)
+    sums = torch.stack([_sums(labels, *look, bins) for look in looks], 1)  # [3, T, bins + 1]
     confidence, right, _ = sums
     return (confidence - right).abs().sum(-1) / len(labels)
 
@@ -49,9 +53,9 @@ def surprise(labels: Int[Tensor, " N"], log_probabilities: Float[Tensor, "N T cl
     return -log_probabilities.gather(2, true)[..., 0]
 
 
-def _sums(labels: Tensor, log_probabilities: Tensor, bins: int) -> Tensor:
+def _sums(labels: Tensor, named: Tensor, log_probabilities: Tensor, bins: int) -> Tensor:
     """Confidence, right answers and scenes summed in each bin, [3, bins + 1]; the last is for a confidence of exactly 1."""
-    confidence, named = log_probabilities.exp().max(-1)
+    confidence = log_probabilities.gather(1, named[:, None]).squeeze(1).exp()
     edges = torch.linspace(0, 1, bins + 1, dtype=confidence.dtype, device=confidence.device)
     index = torch.bucketize(confidence, edges, right=True) - 1
     values = torch.stack([confidence, named == labels, torch.ones_like(confidence)]).double()  # [3, N]

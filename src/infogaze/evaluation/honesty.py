@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
+from scipy.special import stdtrit
 from torch import Tensor
-
-from infogaze.evaluation.accuracy import Z
 
 
 def happened(log_probabilities: Float[Tensor, "N T classes"]) -> Float[Tensor, "N T"]:
@@ -31,26 +30,45 @@ class Bins:
     happened: Float[Tensor, " b"]
     """The mean gain that happened, in nats."""
     low: Float[Tensor, " b"]
-    """Lower end of its 95 % interval."""
+    """Lower end of its 95 % interval (Student's)."""
     high: Float[Tensor, " b"]
-    """Upper end; the interval of a single look has no width."""
-    count: Int[Tensor, " b"]
-    """Looks in the bin."""
+    """Upper end; the interval has no width where n is 1."""
+    n: Int[Tensor, " b"]
+    """How many runs, or of one run scenes, have looks in the bin."""
+    unit: str
+    """What n counts: "seeds", the runs, or "scenes"."""
 
 
-def binned(expected: Float[Tensor, " n"], happened: Float[Tensor, " n"], bins: int = 10) -> Bins:
-    """The gain that happened in bins between quantiles of the expected one. Equal values share a bin; a bin left empty is left out."""
+def binned(expected: Float[Tensor, "R N t"], happened: Float[Tensor, "R N t"], bins: int = 10) -> Bins:
+    """The gain that happened in bins between quantiles of the expected one, from R runs of different seeds on the same N scenes.
+
+    Looks at one scene depend on each other, and so do runs on the same scenes. So every run has its mean in a bin, and the interval is over
+    runs; of a single run it is over scenes, the looks of one together. Equal values share a bin; a bin left empty is left out.
+    """
+    runs, scenes, _ = expected.shape
     wanted, got = expected.double(), happened.double()
     edges = torch.quantile(wanted, torch.linspace(0, 1, bins + 1, dtype=wanted.dtype, device=wanted.device))
-    _, index, count = torch.bucketize(wanted, edges[1:-1], right=True).unique(return_inverse=True, return_counts=True)
+    kinds, index = torch.bucketize(wanted, edges[1:-1], right=True).unique(return_inverse=True)
+    groups = runs if runs > 1 else scenes
+    group = torch.arange(groups, device=wanted.device).view(*((-1, 1, 1) if runs > 1 else (1, -1, 1)))
+    cell = (group * len(kinds) + index).flatten()
 
-    def mean(values: Tensor) -> Tensor:
-        return values.new_zeros(len(count)).index_add_(0, index, values) / count
+    def summed(values: Tensor) -> Tensor:
+        return cell.bincount(values.flatten(), minlength=groups * len(kinds)).view(groups, len(kinds))
 
-    middle = mean(got)
-    variance = mean((got - middle[index]) ** 2) * count / (count - 1).clamp(min=1)
-    half = Z * (variance / count).sqrt()
-    return Bins(mean(wanted), middle, middle - half, middle + half, count)
+    count = summed(torch.ones_like(wanted))
+    n = (count > 0).sum(0)
+    # A run counts as one, however many of its looks are here; a scene as its looks, so that their mean is that of all looks.
+    weight = (count > 0).double() if runs > 1 else count
+    weight = weight / weight.sum(0)
+    own = summed(got) / count.clamp(min=1)  # [groups, b]
+    mean = (weight * own).sum(0)
+    error = ((weight * (own - mean)) ** 2).sum(0) * n / (n - 1).clamp(min=1)
+    half = torch.from_numpy(stdtrit((n - 1).numpy(), 0.975)).nan_to_num(0.0) * error.sqrt()
+    return Bins(
+        (weight * summed(wanted) / count.clamp(min=1)).sum(0), mean, mean - half, mean + half, n,
+        "seeds" if runs > 1 else "scenes",
+    )  # fmt: skip
 
 
 def rank_correlation(a: Float[Tensor, " n"], b: Float[Tensor, " n"]) -> float:

@@ -67,6 +67,10 @@ class About:
     """Digest of the model's weights."""
     twin: bool = False
     """Whether every look is taken in mirrored too."""
+    recipe: str | None = None
+    """Digest of what its training read of the recipe (see `infogaze.evaluation.comparing`); None where that is not known."""
+    hold_out: float | None = None
+    """Share of the training split that was kept back; None where that is not known."""
 
 
 _DEFAULTS = {field.name: field.default for field in fields(About) if field.default is not MISSING}
@@ -116,6 +120,8 @@ class Samples:
     samples: Int[Tensor, " S"]
     """The numbers P that were tried."""
     labels: Int[Tensor, " n"]
+    named: Int[Tensor, "S n T"]
+    """The most likely label after each look."""
     log_probabilities: Float[Tensor, "S n T classes"]
     expected: Float[Tensor, "S n T"]
     """As in `Records`."""
@@ -186,12 +192,19 @@ _COMPACT = {torch.float32: torch.float16, torch.int64: torch.int32}
 
 
 def begin(folder: Path, about: About) -> None:
-    """Make the folder an evaluation of this; one of something else that was in it is forgotten."""
+    """Make the folder an evaluation of this; one of something else that was in it is forgotten.
+
+    How the same weights were trained is written anew: one from before may not have known, and it changes nothing in what was measured.
+    """
     wanted = _plain(about)
     if (folder / "about.json").exists():
         try:
             record = json.loads((folder / "about.json").read_text())
-            if record["format"] == FORMAT and {**_DEFAULTS, **record["about"]} == wanted:
+            found = {**_DEFAULTS, **record["about"]}
+            training = {name: wanted[name] for name in ("recipe", "hold_out")}
+            if record["format"] == FORMAT and {**found, **training} == wanted:
+                if found != wanted:
+                    _write_about(folder, {**record, "about": wanted})
                 return
         except (ValueError, KeyError, TypeError):
             pass
@@ -243,8 +256,11 @@ def read(folder: Path, kind: type[M]) -> M:
     if hashlib.sha256(data).hexdigest() != digest:
         raise EvaluationError(f"{path}: damaged or truncated, its digest is not the one in about.json")
     try:
-        return kind(**{name: _wide(value) for name, value in tensors_from_bytes(data).items()})
-    except (SafetensorError, TypeError) as error:
+        found = {name: _wide(value) for name, value in tensors_from_bytes(data).items()}
+        if kind is Samples and "named" not in found:  # from before it was kept; half precision tells it nearly always
+            found["named"] = found["log_probabilities"].argmax(-1)
+        return kind(**found)
+    except (SafetensorError, KeyError, TypeError) as error:
         raise EvaluationError(f"{path}: not a measurement of this kind: {error}") from None
 
 

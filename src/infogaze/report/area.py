@@ -71,7 +71,8 @@ def _curve(chapter: Chapter, group: Group) -> Curve | None:
     right = group.runs[0].summary.right
     parts = [accuracy(right[index == place][:, None]) for place in kept.nonzero().flatten().tolist()]
     value, low, high = (torch.cat([getattr(part, name) for part in parts]) for name in ("value", "low", "high"))
-    return Curve(group, x, Estimate(value, low, high, right.numel(), "looks"))
+    counts = tuple(part.n for part in parts)
+    return Curve(group, x, Estimate(value, low, high, sum(counts), "looks"), counts)
 
 
 def _sentence(chapter: Chapter, curves: tuple[Curve, ...]) -> str:

@@ -102,7 +102,7 @@ def _reliability_rows(groups: Sequence[Group]) -> Rows:
             if share > 0:
                 measure = "named right, %, against the probability of the label named, %, at the last look"
                 scenes = round(share * sum(len(run.summary.labels) for run in group.runs))
-                rows.append((measure, group.method, group.preset, 100 * confidence, 100 * right, "", "", scenes, ""))
+                rows.append((measure, *group.kind, 100 * confidence, 100 * right, "", "", scenes, ""))
     return tuple(rows)
 
 

@@ -152,7 +152,7 @@ def _rows(chapter: Chapter, groups: tuple[Group, ...], counts: dict[str, Tensor]
                 int(found[true, named]),
                 100 * float(shares[true, named]),
             )
-            rows.append((group.method, group.preset, *said, len(group.runs)))
+            rows.append((*group.kind, *said, len(group.runs)))
     return tuple(rows)
 
 

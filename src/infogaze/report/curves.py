@@ -20,6 +20,8 @@ class Curve:
     group: Group
     x: tuple[float, ...]
     estimate: Estimate
+    counts: tuple[int, ...] = ()
+    """How many are behind each point, where that is not the same for all."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,8 @@ def behind(curves: Sequence[Curve]) -> str:
     for curve in curves:
         estimate = curve.estimate
         if estimate.unit != "seeds":
-            said = f"1 seed, 95 % interval over {estimate.n} {estimate.unit}"
+            how_many = f"the {estimate.unit} at each point" if curve.counts else f"{estimate.n} {estimate.unit}"
+            said = f"1 seed, 95 % interval over {how_many}"
         elif estimate.n > 1:
             said = f"mean of {estimate.n} seeds, 95 % interval over seeds"
         else:

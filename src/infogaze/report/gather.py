@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby, pairwise
+from itertools import combinations, groupby
 from pathlib import Path
 from typing import TypeVar
 
+from infogaze.evaluation.comparing import incomparable, not_one_curve
 from infogaze.evaluation.records import About, EvaluationError, M, Measurement, Records, about, has, read
 from infogaze.report.style import HANDS
 from infogaze.report.summary import Summary, summary
@@ -61,6 +62,16 @@ class Group:
     name: str
     """As figures and sentences call it."""
     runs: tuple[Run, ...]
+
+    @property
+    def twin(self) -> bool:
+        """Whether they take in every look mirrored too."""
+        return self.runs[0].about.twin
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """Method and preset as CSV files have them; a twin is said there too."""
+        return f"{self.method} (twin)" if self.twin else self.method, self.preset
 
     def with_measured(self, kind: type[Measurement]) -> tuple[Run, ...]:
         """Those of its runs where this was measured."""
@@ -160,26 +171,11 @@ def _order(method: str) -> tuple[int, str]:
     return (known.index(method) if method in known else len(known), method)
 
 
-_COMPARABLE: dict[str, Callable[[About], object]] = {
-    "test set": lambda about: about.test,
-    "budget of looks": lambda about: about.looks,
-    "grid": lambda about: about.grid,
-    "list of class names": lambda about: about.classes,
-    "number of test scenes": lambda about: about.scenes,
-    "seed of first looks": lambda about: about.first_looks,
-}
-
-
 def _require_comparable(runs: tuple[Run, ...]) -> None:
     first = runs[0]
     for run in runs[1:]:
-        for what, value in _COMPARABLE.items():
-            here, there = value(run.about), value(first.about)
-            if here != there:
-                said = "" if len(f"{here}{there}") > 60 else f" ({here} and {there})"
-                raise EvaluationError(
-                    f"{run.folder} and {first.folder} cannot be compared: another {what}{said} of {first.about.data}"
-                )
+        if why := incomparable(run.about, first.about):
+            raise EvaluationError(f"{run.folder} and {first.folder} {why}")
 
 
 def _groups(runs: tuple[Run, ...]) -> tuple[Group, ...]:
@@ -187,23 +183,16 @@ def _groups(runs: tuple[Run, ...]) -> tuple[Group, ...]:
     groups = []
     for (method, preset), found in groupby(runs, key=lambda run: (run.about.method, run.about.preset)):
         members = tuple(found)
-        for run, after in pairwise(members):
+        for run, after in combinations(members, 2):
             if run.about.seed == after.about.seed:
                 raise EvaluationError(
                     f"{run.folder} and {after.folder} are both seed {run.about.seed} of {method} with preset {preset}: "
                     "give one of them"
                 )
-            if run.about.samples != after.about.samples:
-                raise EvaluationError(
-                    f"{run.folder} and {after.folder} cannot be one curve: {method} imagined {run.about.samples} scenes "
-                    f"a look in one and {after.about.samples} in the other"
-                )
-            if run.about.twin != after.about.twin:
-                raise EvaluationError(
-                    f"{run.folder} and {after.folder} cannot be one curve: {method} took in every look mirrored too in one "
-                    "and not in the other"
-                )
-        mark = "" if members[0].about.deployable else "not deployable"
-        said = ", ".join(word for word in (preset if several else "", mark) if word)
+            if why := not_one_curve(run.about, after.about):
+                raise EvaluationError(f"{run.folder} and {after.folder} {why}")
+        first = members[0].about
+        marks = (preset if several else "", "twin" if first.twin else "", "" if first.deployable else "not deployable")
+        said = ", ".join(mark for mark in marks if mark)
         groups.append(Group(method, preset, f"{method} ({said})" if said else method, members))
     return tuple(groups)

@@ -14,7 +14,7 @@ from infogaze.evaluation.accuracy import Estimate, mean_over_runs
 from infogaze.evaluation.honesty import Bins, binned, happened, rank_correlation
 from infogaze.evaluation.records import Samples
 from infogaze.report.curves import Curve, Panel, behind
-from infogaze.report.drawing import Drawing, Drawn, Rows
+from infogaze.report.drawing import Drawing, Drawn, Missing, Rows
 from infogaze.report.gather import OURS, Chapter, Group, Run, once
 from infogaze.report.missing import not_trained, unlike
 from infogaze.report.panels import draw
@@ -26,6 +26,10 @@ from infogaze.report.tables import numbers
 class _Honesty:
     group: Group
     bins: Bins
+    expected: float
+    """Mean of all looks but the first, in nats."""
+    happened: float
+    """The same of what then happened."""
     correlation: Estimate
     """Spearman's, one number."""
 
@@ -34,7 +38,7 @@ def by_honesty(chapter: Chapter) -> Drawn:
     """Expected against happened gain in bins, and their rank correlation by P."""
     measured = [_measure(group) for group in chapter.lookers if _expects(group)]
     if not measured:
-        return not_trained(OURS)
+        return Missing("no run has maps of what it expects of a look", not_trained(OURS).remedy)
     sampled = chapter.with_measured(Samples)
     if unlike(sampled, once(_tried), "the numbers P tried") is not None:
         sampled = ()
@@ -52,8 +56,10 @@ def by_honesty(chapter: Chapter) -> Drawn:
             or _sentence(measured[0]),
             f"the gain that happened against the gain expected on {chapter.data}, in ten bins for each of {len(measured)} methods",
             "Each point is a tenth of all looks but the first, of all seeds together, ordered by the gain the policy expected of them; "
-            "its bar is the 95 % interval of the mean. On the dotted line a look brings on average what was expected. What happened is "
-            "KL[p(y given h_t) || p(y given h_t-1)], whose mean over outcomes is the expected gain."
+            f"its bar is the 95 % interval of the mean {_over(measured)}. On the dotted line a look brings on average what was expected. "
+            "What happened is KL[p(y given h_t) || p(y given h_t-1)], whose mean over outcomes is the expected gain. A policy with "
+            "hindsight or a value head learned to expect how much a look lowers the loss, which has the same mean where stated "
+            "probabilities come true (see calibration)."
             + ("" if by_samples.curves else " The rank correlation by P needs `infogaze evaluate` to try several P."),
             (*_rows(measured), *numbers((by_samples,))) if by_samples.curves else _rows(measured),
             _table(measured, by_samples.curves),
@@ -62,20 +68,30 @@ def by_honesty(chapter: Chapter) -> Drawn:
 
 
 def _expects(group: Group) -> bool:
-    """Whether it expects information gain. What the rival and the oracle put on their maps is how much the loss will fall."""
-    return all(run.about.samples > 0 for run in group.runs)
+    """Whether its maps say in nats what a look will bring: not those of a policy that has none, and the oracle knows instead."""
+    return all(run.about.deployable and bool(run.summary.expected[:, 1:].any()) for run in group.runs)
 
 
-def _pairs(expected: Tensor, came: Tensor) -> tuple[Tensor, Tensor]:
-    """Expected and happened gain of all looks but the first, which nothing chose."""
-    return expected[:, 1:].flatten(), came[:, 1:].flatten()
+def _over(measured: Sequence[_Honesty]) -> str:
+    """What the bars are over, in words."""
+    units = {honesty.bins.unit for honesty in measured}
+    scenes = "over scenes, the looks of one together"
+    if units == {"seeds"}:
+        return "over seeds"
+    return scenes if units == {"scenes"} else f"over seeds, with one seed {scenes}"
 
 
 def _measure(group: Group) -> _Honesty:
-    pairs = [_pairs(run.summary.expected, run.summary.happened) for run in group.runs]
-    wanted, came = (torch.cat([pair[side] for pair in pairs]) for side in (0, 1))
-    correlations = [torch.tensor(rank_correlation(*pair), dtype=torch.float64) for pair in pairs]
-    return _Honesty(group, binned(wanted, came), mean_over_runs(correlations))
+    # All looks but the first, which nothing chose.
+    wanted, came = (
+        torch.stack([getattr(run.summary, side)[:, 1:] for run in group.runs]) for side in ("expected", "happened")
+    )
+    correlations = [
+        torch.tensor(rank_correlation(*pair), dtype=torch.float64)
+        for pair in zip(wanted.flatten(1), came.flatten(1), strict=True)
+    ]
+    means = float(wanted.double().mean()), float(came.double().mean())
+    return _Honesty(group, binned(wanted, came), *means, mean_over_runs(correlations))
 
 
 def _by_samples(group: Group) -> Curve:
@@ -91,7 +107,7 @@ def _correlations(run: Run) -> Tensor:
     samples = run.read(Samples)
     return torch.tensor(
         [
-            rank_correlation(*_pairs(expected, happened(log_probabilities)))
+            rank_correlation(expected[:, 1:].flatten(), happened(log_probabilities)[:, 1:].flatten())
             for expected, log_probabilities in zip(samples.expected, samples.log_probabilities, strict=True)
         ],
         dtype=torch.float64,
@@ -127,7 +143,7 @@ def _figure(chapter: Chapter, measured: Sequence[_Honesty], by_samples: Panel) -
         axes.legend(
             *(part[::-1] for part in axes.get_legend_handles_labels()), loc="upper left", frameon=False, fontsize=8.5
         )
-        foot = "Rank correlation (Spearman): " + "; ".join(
+        foot = f"Bars: 95 % interval of the mean {_over(measured)}. Rank correlation (Spearman): " + "; ".join(
             f"{honesty.group.name} {_correlation(honesty.correlation)}" for honesty in measured
         )
         if several:
@@ -144,9 +160,7 @@ def _correlation(estimate: Estimate) -> str:
 
 
 def _sentence(honesty: _Honesty) -> str:
-    bins = honesty.bins
-    weight = bins.count.double() / bins.count.sum()
-    wanted, came = (float((weight * part).sum()) for part in (bins.expected, bins.happened))
+    wanted, came = honesty.expected, honesty.happened
     ratio = came / wanted if wanted else 0.0
     how = "about what" if 0.9 <= ratio <= 1.1 else ("more than" if ratio > 1 else "less than")
     return (
@@ -161,17 +175,17 @@ def _rows(measured: Sequence[_Honesty]) -> Rows:
     for honesty in measured:
         bins, group = honesty.bins, honesty.group
         for values in zip(
-            *(part.tolist() for part in (bins.expected, bins.happened, bins.low, bins.high, bins.count)), strict=True
+            *(part.tolist() for part in (bins.expected, bins.happened, bins.low, bins.high, bins.n)), strict=True
         ):
-            rows.append(("gain that happened, nats", group.method, group.preset, *values, "looks"))
+            rows.append(("gain that happened, nats", *group.kind, *values, bins.unit))
         estimate = honesty.correlation
         numbers = (float(estimate.value), float(estimate.low), float(estimate.high))
-        rows.append(("rank correlation, all looks", group.method, group.preset, "", *numbers, estimate.n, "seeds"))
+        rows.append(("rank correlation, all looks", *group.kind, "", *numbers, estimate.n, "seeds"))
     return tuple(rows)
 
 
 def _table(measured: Sequence[_Honesty], curves: Sequence[Curve]) -> Rows:
-    bins = max(len(honesty.bins.count) for honesty in measured)
+    bins = max(len(honesty.bins.n) for honesty in measured)
     rows: list[tuple[str | int | float, ...]] = [
         ("expected -> happened, nats", *(f"tenth {place + 1}" for place in range(bins)), "rank correlation")
     ]

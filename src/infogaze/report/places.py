@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from torch import Tensor
 
-from infogaze.evaluation.accuracy import mean_over_runs
+from infogaze.evaluation.accuracy import Estimate, mean_over_runs
 from infogaze.evaluation.places import density, dependence, visited_entropy
 from infogaze.report.curves import Curve, Level, Panel, behind, looks
 from infogaze.report.drawing import Drawing, Drawn, Rows
@@ -19,7 +19,7 @@ from infogaze.report.missing import not_trained
 from infogaze.report.panels import curve_figure
 from infogaze.report.style import EDGE, QUIET, SHARE_COLOURS, WIDTH, Hand, hand, house_style, titled
 from infogaze.report.tables import numbers, table
-from infogaze.report.words import seed_counts
+from infogaze.report.words import seed_counts, told_looks
 
 
 def by_places(chapter: Chapter) -> Drawn:
@@ -127,21 +127,25 @@ def _maps_sentence(chapter: Chapter, groups: tuple[Group, ...], maps: dict[str, 
 
 def _spread_sentence(chapter: Chapter, spread: tuple[Curve, ...], depends: tuple[Curve, ...]) -> str:
     said = []
-    look = min(1, chapter.looks - 1)
     chosen = [index for index, curve in enumerate(spread) if curve.group.method == OURS] or [0]
     for index in chosen:
         wide, tied = spread[index], depends[index]
         value = 100 * wide.estimate.value / math.log(chapter.grid.places)
-        most = int(tied.estimate.value.argmax())
+        told = told_looks(chapter.looks)
+        spreads = " and ".join(f"{float(value[look]):.0f} % at t={look}" for look in told)
+        shared = " and ".join(_shared(tied.estimate, look) for look in told)
         sure = " (1 seed)" if tied.estimate.n == 1 else ""
-        if tied.estimate.n > 1 and float(tied.estimate.low[most]) <= 0:
-            sure = ", not to be told from none by these runs"
         said.append(
-            f"The looks of {wide.group.name} are spread over the places with {float(value[look]):.0f} % of the largest entropy at "
-            f"t={look} and {float(value[-1]):.0f} % at the last; they depend most on what was seen at t={most}, where place and label "
-            f"share {float(tied.estimate.value[most]):.2f} nats{sure}."
+            f"The entropy of the places that {wide.group.name} looks at is {spreads} of the largest there can be; place and label share "
+            f"{shared}{sure}."
         )
     return " ".join(said)
+
+
+def _shared(estimate: Estimate, look: int) -> str:
+    value, low, high = (float(part[look]) for part in (estimate.value, estimate.low, estimate.high))
+    sure = " (not to be told from none by these runs)" if estimate.n > 1 and low <= 0 <= high else ""
+    return f"{value:.2f} nats at t={look}{sure}"
 
 
 def _rows(chapter: Chapter, groups: tuple[Group, ...], maps: dict[str, Tensor]) -> Rows:
@@ -151,5 +155,5 @@ def _rows(chapter: Chapter, groups: tuple[Group, ...], maps: dict[str, Tensor]) 
         for look, values in enumerate(maps[group.name]):
             for row, line in enumerate(values.tolist()):
                 for col, value in enumerate(line):
-                    rows.append((group.method, group.preset, look, row, col, 100 * value, len(group.runs)))
+                    rows.append((*group.kind, look, row, col, 100 * value, len(group.runs)))
     return tuple(rows)

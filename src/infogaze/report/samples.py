@@ -73,7 +73,7 @@ def by_samples(chapter: Chapter) -> Drawn:
 def _right(run: Run) -> Tensor:
     """Whether each scene is named right, for each P and after each look, [S, n, T]."""
     samples = run.read(Samples)
-    return samples.log_probabilities.argmax(-1) == samples.labels[:, None]
+    return samples.named == samples.labels[:, None]
 
 
 def _tried(run: Run) -> tuple[tuple[float, ...], int]:

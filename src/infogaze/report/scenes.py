@@ -124,7 +124,7 @@ def one_scene(chapter: Chapter) -> Drawn:
     for group in firsts:
         found = _rollout_rows(chapter, shown[group.name], 0)[1:]
         seed = group.runs[0].about.seed
-        rows += [(group.method, group.preset, seed, *row[:5], *row[6:]) for row in found]
+        rows += [(*group.kind, seed, *row[:5], *row[6:]) for row in found]
     return (
         Drawing(
             _scene_figure(chapter, firsts, shown),

@@ -54,6 +54,6 @@ def summary(records: Records) -> Summary:
         class_entropy(log_probabilities),
         surprise(labels, log_probabilities),
         balanced_accuracy(labels, records.named),
-        expected_calibration_error(labels, log_probabilities),
-        reliability(labels, log_probabilities[:, -1]),
+        expected_calibration_error(labels, records.named, log_probabilities),
+        reliability(labels, records.named[:, -1], log_probabilities[:, -1]),
     )

@@ -26,8 +26,8 @@ def numbers(panels: Sequence[Panel]) -> Rows:
                 value, low, high = (
                     panel.scale * float(part[index]) for part in (estimate.value, estimate.low, estimate.high)
                 )
-                said = (measure, curve.group.method, curve.group.preset, x, value, low, high, estimate.n, estimate.unit)
-                rows.append(said)
+                n = curve.counts[index] if curve.counts else estimate.n
+                rows.append((measure, *curve.group.kind, x, value, low, high, n, estimate.unit))
         for level in panel.levels:
             rows.append((measure, level.name, "", "", panel.scale * level.value, "", "", "", ""))
     return tuple(rows)
@@ -53,7 +53,8 @@ def table(panels: Sequence[Panel]) -> Rows:
             places = curve.x if head[0] == panel.against else [float(place) for place in range(len(curve.x))]
             at = {x: index for index, x in enumerate(places)}
             cells = [interval(curve.estimate, at[x], panel.scale, digits) if x in at else "" for x in xs]
-            said = f"{curve.estimate.n} {curve.estimate.unit if curve.estimate.n > 1 else 'seed'}"
+            count = f"{min(curve.counts)} to {max(curve.counts)}" if curve.counts else f"{curve.estimate.n}"
+            said = f"{count} {curve.estimate.unit if curve.estimate.n > 1 else 'seed'}"
             rows.append((f"{curve.group.name}, {name}" if several else curve.group.name, *cells, said))
         for level in panel.levels:
             shown = f"{panel.scale * level.value:.{digits}f}"

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from infogaze.evaluation.comparing import recipe_said
+from infogaze.evaluation.records import About
 from infogaze.report.contents import ENTRIES, Entry
 from infogaze.report.drawing import Drawing, Missing, Rows, csv_bytes
 from infogaze.report.gather import Chapter
@@ -88,26 +90,39 @@ def _opening(chapter: Chapter) -> str:
     return (
         f"{chapter.about.scenes} test scenes of {grid.height}x{grid.width} pixels in {len(chapter.classes)} classes; {chapter.looks} "
         f"looks of {grid.glimpse}x{grid.glimpse} pixels show at most {most:.4g} % of the area. The first looks are the same for "
-        "all methods."
+        f"all methods.{_twins(chapter)}"
     )
 
 
+def _twins(chapter: Chapter) -> str:
+    """Which methods see more in the same looks than the others, in a sentence; empty where there are none."""
+    names = [group.name for group in chapter.groups if group.twin]
+    if not names:
+        return ""
+    others = " The others do not." if len(names) < len(chapter.groups) else ""
+    return f" {together(names)} {'takes' if len(names) == 1 else 'take'} in every look mirrored too.{others}"
+
+
 def _provenance(chapter: Chapter) -> Rows:
-    rows: list[tuple[str | int | float, ...]] = [
-        ("method", "preset", "seed", "scenes", "looks", "P", "device", "versions", "weights", "run")
-    ]
+    head = (
+        "method", "preset", "seed", "recipe", "held out", "scenes", "looks", "P", "twin", "device", "versions", "weights", "run",
+    )  # fmt: skip
+    rows: list[tuple[str | int | float, ...]] = [head]
     for group in chapter.groups:
         for run in group.runs:
             about = run.about
             versions = ", ".join(f"{name} {version}" for name, version in about.versions.items())
             rows.append(
                 (
-                    about.method, about.preset, about.seed, about.scenes, about.looks, about.samples or "", about.device, versions,
-                    about.weights[:12], str(run.folder),
+                    about.method, about.preset, about.seed, recipe_said(about), _held_out(about), about.scenes, about.looks,
+                    about.samples or "", "yes" if about.twin else "no", about.device, versions, about.weights[:12], str(run.folder),
                 )
             )  # fmt: skip
     first = chapter.about
-    rows.append(
-        ("all", "", "", "", "", "", "", f"test set {first.test}, first looks by seed {first.first_looks}", "", "")
-    )
+    common = f"test set {first.test}, first looks by seed {first.first_looks}"
+    rows.append(tuple({"method": "all", "versions": common}.get(column, "") for column in head))
     return tuple(rows)
+
+
+def _held_out(about: About) -> str:
+    return "not known" if about.hold_out is None else f"{100 * about.hold_out:g} %"
