@@ -435,6 +435,10 @@ def test_robustness_has_a_panel_for_each_disturbance_against_its_strength_and_by
     assert "loses most to occlusion" in by_strength.sentence
     assert "least to shift" in by_strength.sentence
     assert "oracle (not deployable)" in words(by_strength.figure)
+    names = [str(row[0]) for row in by_strength.table]
+    assert [name.partition(", ")[2] for name in names if name.startswith("chance")] == [
+        name.partition(", ")[2] for name in names if name.startswith("infogaze, ")
+    ], "what the numbers are stands after a comma in every row"
 
 
 def test_where_a_policy_looks_is_drawn_as_its_density(chapter: Chapter) -> None:

@@ -11,7 +11,7 @@ from infogaze.report.confusion import by_confusion
 from infogaze.report.drawing import Drawing, Drawn, Missing
 from infogaze.report.gather import Chapter
 from infogaze.report.latents import by_latents
-from infogaze.report.pictures import short, shown_looks
+from infogaze.report.pictures import fitted, short, shown_looks
 from infogaze.report.scenes import chosen, one_scene, rollouts
 from tests.report.made_up import CLASSES, GRID, LOOKS, MadeUp, one_chapter
 
@@ -111,3 +111,12 @@ def test_a_row_of_many_looks_keeps_the_first_and_the_last() -> None:
 def test_a_long_name_is_cut_to_the_room_there_is() -> None:
     assert short("automobile") == "automobile"
     assert short("a very long name") == "a very long …"
+
+
+def test_a_name_is_cut_by_its_width_not_by_its_letters() -> None:
+    assert fitted("automobile", 60, 8) == "automobile"
+    assert fitted("i" * 20, 60, 8) == "i" * 20
+    assert fitted("W" * 20, 60, 8) == "WWWWWW…"
+    assert fitted("W" * 20, 60, 16) == "WW…"
+    assert fitted("W" * 20, 1, 8) == "…", "something is left always"
+    assert fitted("", 60, 8) == ""

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import torch
 import tyro
+from matplotlib.figure import Figure
 
 from infogaze.agent import Agent
 from infogaze.methods import METHODS
 from infogaze.policies import Policy, RandomPolicy, RasterPolicy
 from infogaze.report.rollout import rollout_figure
-from infogaze.report.style import png
+from infogaze.report.style import png, svg
 from infogaze.scene import read_scene, sample_picture
 from infogaze.sensing import ImageSensor
 from infogaze.stopping import Confident
 from infogaze.weights import load, write_whole
+
+_ENDINGS = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
 
 
 @dataclass(frozen=True)
@@ -34,24 +38,27 @@ class LookAt:
     model: str = "cifar10"
     """A bundled model's name, or a folder that `quickstart`, `train` or `infogaze.save` wrote."""
     out: Path = Path("look.png")
-    """Where the rollout picture goes."""
+    """Where the rollout picture goes: a file that ends in .png, .svg, .pdf, .jpg or .jpeg, and is of that kind."""
     budget: int | None = None
-    """The most looks; the model's own budget if not given."""
+    """The most looks; the model's own budget if not given. Of more than eight the picture shows eight, with the first and the last."""
     policy: Literal["own", "gain", "random", "raster"] = "own"
     """How the looks are chosen: as the model's method does, or by expected gain, at random, row by row."""
     samples: int | None = None
     """Scenes imagined behind each gain map; the model's own number if not given."""
     stop_at: float | None = None
     """Stop as soon as the most likely label has this probability."""
-    twin: bool = False
-    """Take in every look mirrored too, for scenes whose mirror image has the same label; a model that was saved so does it anyway."""
+    # Read as bool, it is two flags, and None where neither is given.
+    twin: Annotated[bool | None, tyro.conf.arg(constructor=bool)] = None
+    """Take in every look mirrored too, for scenes whose mirror image has the same label, or not; as the model was saved if not given."""
     seed: int = 0
     """Fixes the first look and the imagined scenes."""
 
     def run(self) -> None:
         """Look, print a line a look, write the picture."""
+        self._refuse_out()
         agent = load(self.model)
-        agent.twin = agent.twin or self.twin
+        if self.twin is not None:
+            agent.twin = self.twin
         scene = read_scene(sample_picture() if self.image is None else self.image, agent)
         stop = None if self.stop_at is None else Confident(self.stop_at)
         sensor = ImageSensor(scene[None], agent.model.grid.glimpse)
@@ -65,6 +72,8 @@ class LookAt:
                 f"{number:4d} {row:4d} {col:4d}  {agent.classes[best]:<16} {share:>11} {float(look.entropy[0]):14.3f}"
             )
         grid = agent.model.grid
+        if len(episode.history) < episode.budget and not bool(episode.candidates.any()):
+            print(f"all {grid.places} places were looked at, after {len(episode.history)} of {episode.budget} looks")
         seen = 100 * int(sensor.pixels_read[0]) / (grid.height * grid.width)
         figure = rollout_figure(
             scene,
@@ -75,10 +84,18 @@ class LookAt:
             agent.classes,
         )
         self.out.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(self.out, png(figure))
+        write_whole(self.out, _file(figure, self.out.suffix.lower()))
         print(
             f"{agent.classes[int(episode.probabilities[0].argmax())]}, from {seen:.0f} % of the scene; drawn in {self.out}"
         )
+
+    def _refuse_out(self) -> None:
+        """Refuse, before anything is looked at, what no picture can be written as."""
+        allowed = f"a file that ends in {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]} is allowed"
+        if self.out.is_dir():
+            raise ValueError(f"out is {self.out}, a folder; {allowed}")
+        if self.out.suffix.lower() not in _ENDINGS:
+            raise ValueError(f"out is {self.out}; {allowed}")
 
     def _policy(self, agent: Agent) -> Policy:
         samples = agent.samples if self.samples is None else self.samples
@@ -91,3 +108,15 @@ class LookAt:
                 f"policy is 'gain', and a model by {agent.method} imagines nothing; own, random or raster is allowed"
             )
         return METHODS[agent.method].policy(samples)
+
+
+def _file(figure: Figure, ending: str) -> bytes:
+    """The figure as a file of the kind that has this ending."""
+    if ending == ".png":
+        return png(figure)
+    if ending == ".svg":
+        return svg(figure)
+    out = io.BytesIO()
+    metadata = {"CreationDate": None} if ending == ".pdf" else None
+    figure.savefig(out, format=ending[1:], dpi=150, facecolor="white", metadata=metadata)
+    return out.getvalue()

@@ -145,7 +145,7 @@ def accuracy_levels(chapter: Chapter, scenes: int | None = None) -> tuple[Level,
 
 
 def _whole_name(group: Group) -> str:
-    return f"{group.name}, sees all,"
+    return f"{group.name}, sees all"
 
 
 def _about_lines(chapter: Chapter) -> str:

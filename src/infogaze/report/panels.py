@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
+from matplotlib.path import Path
+from matplotlib.text import Annotation, Text
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
+from matplotlib.transforms import Bbox
 from sklearn.isotonic import isotonic_regression
 from torch import Tensor
 
@@ -23,6 +27,10 @@ _LINE = 0.165  # inches between the names at the ends of two curves
 _LONG = 18  # letters of a name that goes into one line
 _SOFT = "#5c6874"  # of what explains
 _NEAR = 0.5  # a reference line is drawn where it widens the axis by no more than this share on its side; else it is named at the edge
+_GAP = 3.2  # points from a reference line to its name
+_CLEAR = 2.4  # points around that name which stay free: a marker's radius
+_Side = Literal["right", "left", "center"]
+_ALONG: dict[_Side, float] = {"right": 1.0, "left": 0.0, "center": 0.5}  # where along the line, the best first
 
 
 def curve_figure(title: str, panels: Sequence[Panel], foot: str, columns: int = 2) -> Figure:
@@ -46,6 +54,10 @@ def curve_figure(title: str, panels: Sequence[Panel], foot: str, columns: int = 
         else:
             figure.legend(handles=keys(panels), loc="outside right center", frameon=False, handlelength=3)
         titled(figure, title, foot)
+        if any(panel.levels for panel in panels):
+            figure.draw_without_rendering()  # so that it is known where everything is
+        for axes, panel in zip(cells, panels, strict=True):
+            _name_levels(axes, panel)
         return figure
 
 
@@ -164,34 +176,70 @@ def _near(panel: Panel) -> list[Level]:
 
 def _levels(axes: Axes, panel: Panel) -> None:
     """The reference lines, and the limits of the axis that follow from them."""
-    least, most = _range(panel)
     near = _near(panel)
     if not panel.log_y:
+        least, most = _range(panel)
         values = [panel.scale * level.value for level in near]
         least, most = min([least, *values]), max([most, *values])
         room = 0.06 * max(most - least, 1e-3)
         axes.set_ylim(0.0 if 0 <= least < room else least - room, most + 1.4 * room)
-    # Where curves rise, a low line is free of them at its right end and a high one at its left; where they fall, the other way round.
-    rising = sum(float(curve.estimate.value[-1] - curve.estimate.value[0]) for curve in panel.curves) > 0
-    named: list[float] = []
+    for level in near:
+        axes.axhline(
+            panel.scale * level.value, color=level.hand.colour, linewidth=level.hand.width, linestyle=level.hand.dash, zorder=1
+        )  # fmt: skip
+
+
+def _name_levels(axes: Axes, panel: Panel) -> None:
+    """Name each reference line, and at the axis's end each that lies beyond it."""
+    near = _near(panel)
+    low, high = axes.get_ylim()
     for level in sorted(panel.levels, key=lambda level: -level.value):
         value = panel.scale * level.value
-        left = (value > (least + most) / 2) == rising
-        # Two presets' CNNs, say, whose names would lie on each other: the second stands below its line.
-        crowded = any(abs(value - other) < 0.06 * (most - least) for other in named)
-        named.append(value)
-        said = f"{level.name} {value:.1f} %" if panel.scale == 100 else f"{level.name} {value:.2f}"
-        height: tuple[float, str] = (value, "data")
-        if level in near:
-            axes.axhline(
-                value, color=level.hand.colour, linewidth=level.hand.width, linestyle=level.hand.dash, zorder=1
-            )
-        else:
-            height = (0.0 if value < least else 1.0, "axes fraction")
-            said += ", below the axis" if value < least else ", above the axis"
-        above = height != (1.0, "axes fraction") and not crowded
-        axes.annotate(
-            said, (0 if left else 1, height[0]), xycoords=("axes fraction", height[1]), xytext=(4 if left else -4, 3 if above else -3),
-            textcoords="offset points", ha="left" if left else "right", va="bottom" if above else "top", color=_SOFT, fontsize=8,
-            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8},
-        )  # fmt: skip
+        said = f"{level.name}: {value:.1f} %" if panel.scale == 100 else f"{level.name}: {value:.2f}"
+        if level not in near:
+            said += ", below the axis" if value < low else ", above the axis"
+        _write_at(axes, said, min(max(value, low), high))
+
+
+def _write_at(axes: Axes, said: str, height: float) -> None:
+    """Write close above or below a horizontal line where nothing else is covered; if it is everywhere, nearby with a stroke to the line."""
+    trial = axes.text(0, 0, said, fontsize=8)
+    words = trial.get_window_extent()
+    trial.remove()
+    point = axes.figure.dpi / 72
+    room = axes.get_window_extent().padded(-4 * point, -point)
+    line = float(axes.transData.transform((axes.get_xlim()[0], height))[1])
+    spots = [
+        (away, side, Bbox.from_bounds(room.x0 + share * (room.width - words.width), y, words.width, words.height))
+        for away in range(math.ceil(room.height / words.height))
+        for y in (line + _GAP * point + away * words.height, line - _GAP * point - (away + 1) * words.height)
+        for side, share in _ALONG.items()
+        if y >= room.y0 and y + words.height <= room.y1
+    ]
+    lines, bands, texts = _drawn(axes)
+
+    def spoilt(away: int, box: Bbox) -> tuple[int, int, int]:
+        """How many curves and words would be covered here, how far away it is, how many intervals would be covered."""
+        wide = box.padded(_CLEAR * point)
+        crossed = [
+            path for path in lines if path.intersects_bbox(wide, filled=False) or wide.count_contains(path.vertices)
+        ]
+        written = [other for other in texts if wide.overlaps(other)]
+        return len(crossed) + len(written), away, len([path for path in bands if path.intersects_bbox(wide)])
+
+    away, side, box = min(spots, key=lambda spot: spoilt(spot[0], spot[2]))
+    x, y = axes.transAxes.inverted().transform((box.x0 + _ALONG[side] * box.width, box.y0))
+    axes.annotate(
+        said, (x, height), xycoords=("axes fraction", "data"), xytext=(x, y), textcoords="axes fraction", ha=side, va="bottom", color=_SOFT,
+        fontsize=8, zorder=1.8, bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8},
+        arrowprops={"arrowstyle": "-", "color": _SOFT, "linewidth": 0.5, "relpos": (_ALONG[side], 0.5)} if away else None,
+    )  # fmt: skip
+
+
+def _drawn(axes: Axes) -> tuple[list[Path], list[Path], list[Bbox]]:
+    """What lies on the axes, in pixels: lines, with those that lead to a name; intervals; words."""
+    lines = [line.get_transform().transform_path(line.get_path()) for line in axes.lines]
+    notes = [note for note in axes.texts if isinstance(note, Annotation)]
+    lines += [note.arrow_patch.get_path() for note in notes if note.arrow_patch is not None]
+    bands = [part.get_transform().transform_path(path) for part in axes.collections for path in part.get_paths()]
+    return lines, bands, [Text.get_window_extent(note) for note in axes.texts]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Num, UInt8
 from matplotlib.axes import Axes
+from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
+from matplotlib.textpath import text_to_path
 from torch import Tensor
 
 from infogaze.report.style import EDGE
@@ -23,6 +25,19 @@ def shown_looks(count: int) -> list[int]:
 def short(name: str, letters: int = 13) -> str:
     """A class's name where there is room for so many letters."""
     return name if len(name) <= letters else f"{name[: letters - 1]}…"
+
+
+def fitted(name: str, room: float, size: float) -> str:
+    """As much of a class's name as has room on so many points, in letters of this size."""
+    letters = len(name)
+    while letters > 1 and _points(short(name, letters), size) > room:
+        letters -= 1
+    return short(name, letters)
+
+
+def _points(words: str, size: float) -> float:
+    """How wide these words are drawn."""
+    return text_to_path.get_text_width_height_descent(words, FontProperties(size=size), ismath=False)[0]
 
 
 def pixels(image: UInt8[Tensor, "C H W"]) -> np.ndarray:
@@ -56,9 +71,11 @@ def framed(axes: Axes) -> None:
         side.set(visible=True, color=EDGE, linewidth=0.6)
 
 
-def outline(axes: Axes, where: Num[Tensor, " 2"], grid: GlimpseGrid, colour: str) -> None:
-    """The frame of a glimpse."""
+def outline(axes: Axes, where: Num[Tensor, " 2"], grid: GlimpseGrid, colour: str, width: float = 1.4) -> None:
+    """The frame of a glimpse, whole also where it lies on the scene's edge."""
     row, col = (float(value) for value in where)
     axes.add_patch(
-        Rectangle((col - 0.5, row - 0.5), grid.glimpse, grid.glimpse, fill=False, edgecolor=colour, linewidth=1.4)
-    )
+        Rectangle(
+            (col - 0.5, row - 0.5), grid.glimpse, grid.glimpse, fill=False, edgecolor=colour, linewidth=width, clip_on=False, zorder=3
+        )
+    )  # fmt: skip

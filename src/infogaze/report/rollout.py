@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import matplotlib as mpl
 import numpy as np
-from jaxtyping import Float, Num, UInt8
+import torch
+from jaxtyping import Bool, Float, Num, UInt8
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from torch import Tensor
 
-from infogaze.report.pictures import framed, outline, picture, pixels, seen, short
+from infogaze.report.pictures import fitted, framed, outline, picture, pixels, seen, shown_looks
 from infogaze.report.style import EDGE, GAIN_COLOURS, INK, OURS, QUIET, house_style
 from infogaze.sensing import GlimpseGrid
 
 _BARS = 5  # class probabilities shown
+_NAME = 67.0  # points in which a class's name is written, beside the bars and below them
+_TAKEN = "#aab2bb"  # of a place looked at before; no gain has this colour
 
 
 def rollout_figure(
@@ -29,31 +34,35 @@ def rollout_figure(
     classes: Sequence[str],
     label: int | None = None,
 ) -> Figure:
-    """One column a look. The complete scene stands at the left for the reader alone; the model never sees it whole."""
-    looks = len(locations)
+    """One column a look, or some looks where they are many. The complete scene stands at the left for the reader alone; the model never
+    sees it whole. On a gain map the places looked at before are crossed out: of the others, the brightest is chosen.
+    """
+    columns = shown_looks(len(locations))
     scene = pixels(image)
+    shown = _shown(probabilities, label)
+    names = {index: fitted(classes[index], _NAME, 8) for index in {*shown, *probabilities.argmax(-1).tolist()}}
+    taken = {look: grid.at(locations[:look]).any(0).view(grid.rows, grid.cols) for look in columns}
     with house_style():
-        layout = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02, wspace=0.03, hspace=0.03)
-        figure = Figure(figsize=(1.15 * (looks + 1) + 0.5, 3.9), layout=layout)
-        axes = figure.subplots(3, looks + 1, height_ratios=[1, 1, 0.95])
+        layout = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.03, wspace=0.03, hspace=0.03)
+        figure = Figure(figsize=(1.05 * (len(columns) + 1) + 1.6, 4.1), layout=layout)
+        axes = figure.subplots(3, len(columns) + 1, height_ratios=[1, 1, 0.95])
         for spare in (axes[1, 0], axes[2, 0]):
             spare.axis("off")
         picture(axes[0, 0], scene)
-        axes[0, 0].set_title("scene" if label is None else f"scene: {short(classes[label], 10)}", fontsize=9)
+        axes[0, 0].set_title("scene" if label is None else f"scene: {names[label]}", fontsize=9, x=0, ha="left")
         axes[1, 0].text(0.9, 0.5, "glimpses\nso far", ha="right", va="center", transform=axes[1, 0].transAxes)
         axes[2, 0].text(0.9, 0.5, "label\nprobability", ha="right", va="center", transform=axes[2, 0].transAxes)
         # One scale for all looks, so that a map that goes dark means little left to learn; the square root keeps faint maps readable.
-        scale = PowerNorm(0.5, 0.0, max(float(gains.max()), 1e-6))
-        # The labels that were likeliest at some look come into the picture; the last look orders them.
-        likeliest = probabilities.amax(0).topk(min(_BARS, len(classes))).indices
-        shown = likeliest[probabilities[-1, likeliest].argsort(descending=True)].tolist()
+        most = max(float(gains[look].masked_fill(taken[look], 0.0).max()) for look in columns)
+        scale = PowerNorm(0.5, 0.0, max(most, 1e-6))
         drawn = None
-        for look in range(looks):
+        for column, look in enumerate(columns, 1):
             where = locations[look]
-            top, left = axes[0, look + 1], axes[1, look + 1]
+            top, left = axes[0, column], axes[1, column]
             top.set_title(f"t = {look}", fontsize=9)
             if bool((gains[look] != 0).any()):
-                drawn = _gain_map(top, gains[look], grid, scale)
+                drawn = _gain_map(top, gains[look], taken[look], grid, scale)
+                outline(top, where, grid, INK, 2.8)
                 outline(top, where, grid, "white")
             else:
                 picture(top, np.full_like(scene, 0.95))
@@ -61,21 +70,42 @@ def rollout_figure(
                          transform=top.transAxes, color=QUIET, fontsize=8)  # fmt: skip
             picture(left, seen(scene, locations[: look + 1], grid))
             outline(left, where, grid, OURS)
-            _bars(axes[2, look + 1], probabilities[look], shown, classes, label, named=look == 0)
+            _bars(axes[2, column], probabilities[look], shown, names, label, named=column == 1)
         if drawn is not None:
             bar = figure.colorbar(drawn, ax=list(axes[0, 1:]), fraction=0.02, pad=0.01, aspect=12)
             bar.set_label("gain, nats", fontsize=8)
             bar.ax.tick_params(labelsize=7)
+            # Beside the next row, so it needs no room between the two.
+            said = "crossed:\nlooked at\nbefore"
+            bar.ax.text(0, -0.12, said, va="top", fontsize=7, transform=bar.ax.transAxes, in_layout=False)
         return figure
 
 
-def _gain_map(axes: Axes, gain: Tensor, grid: GlimpseGrid, scale: Normalize) -> AxesImage:
-    """The map over the scene it speaks of: each place's value around the middle of its glimpse."""
-    middle = (grid.glimpse - grid.stride) / 2
-    extent = (
-        middle - 0.5, middle + grid.cols * grid.stride - 0.5, middle + grid.rows * grid.stride - 0.5, middle - 0.5,
+def _shown(probabilities: Float[Tensor, "T classes"], label: int | None) -> list[int]:
+    """The labels that were likeliest at some look, with the true one; the last look orders them."""
+    most = probabilities.amax(0)
+    if label is not None:
+        most[label] = torch.inf
+    likeliest = most.topk(min(_BARS, len(most))).indices
+    shown: list[int] = likeliest[probabilities[-1, likeliest].argsort(descending=True)].tolist()
+    return shown
+
+
+def _gain_map(
+    axes: Axes, gain: Tensor, taken: Bool[Tensor, "rows cols"], grid: GlimpseGrid, scale: Normalize
+) -> AxesImage:
+    """The map over the scene it speaks of: each place's value around the middle of its glimpse, those looked at before crossed out."""
+    middle = (grid.glimpse - grid.stride) / 2 - 0.5
+    bottom, right = middle + grid.rows * grid.stride, middle + grid.cols * grid.stride
+    drawn = axes.imshow(
+        np.ma.masked_array(gain.cpu().numpy(), taken.cpu().numpy()), mpl.colormaps[GAIN_COLOURS].with_extremes(bad=_TAKEN), scale,
+        extent=(middle, right, bottom, middle), interpolation="nearest",
     )  # fmt: skip
-    drawn = axes.imshow(gain.cpu().numpy(), cmap=GAIN_COLOURS, norm=scale, extent=extent, interpolation="bicubic")
+    crosses = []
+    for row, col in (middle + grid.stride * taken.nonzero()).tolist():
+        low, far = row + grid.stride, col + grid.stride
+        crosses += [[(col, row), (far, low)], [(col, low), (far, row)]]
+    axes.add_collection(LineCollection(crosses, colors="white", linewidths=0.6, zorder=0.5))
     axes.set(xlim=(-0.5, grid.width - 0.5), ylim=(grid.height - 0.5, -0.5))
     axes.set_facecolor("#f1f3f5")
     framed(axes)
@@ -83,18 +113,17 @@ def _gain_map(axes: Axes, gain: Tensor, grid: GlimpseGrid, scale: Normalize) -> 
 
 
 def _bars(
-    axes: Axes, probabilities: Tensor, shown: list[int], classes: Sequence[str], label: int | None, named: bool
+    axes: Axes, probabilities: Tensor, shown: list[int], names: dict[int, str], label: int | None, named: bool
 ) -> None:
     best = int(probabilities.argmax())
     values = [float(probabilities[index]) for index in shown]
     colours = [OURS if index == best else EDGE for index in shown]
     axes.barh(range(len(shown)), values, color=colours, height=0.7)
     axes.set(xlim=(0, 1), ylim=(len(shown) - 0.5, -0.5), xticks=[])
-    axes.set_yticks(range(len(shown)), [short(classes[index]) for index in shown] if named else [], fontsize=8)
+    axes.set_yticks(range(len(shown)), [names[index] for index in shown] if named else [], fontsize=8)
     for tick, index in zip(axes.get_yticklabels(), shown, strict=False):
         tick.set_fontweight("bold" if index == label else "normal")
     axes.tick_params(length=0)
     axes.spines["bottom"].set_visible(False)
-    said = f"{short(classes[best], 10)}: {100 * float(probabilities[best]):.0f} %"
     mark = "" if label is None else (" ✓" if best == label else " ✗")
-    axes.set_xlabel(said + mark, fontsize=8, color=INK)
+    axes.set_xlabel(f"{names[best]}\n{100 * float(probabilities[best]):.0f} %{mark}", fontsize=8, color=INK)

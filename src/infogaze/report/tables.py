@@ -58,7 +58,7 @@ def table(panels: Sequence[Panel]) -> Rows:
             rows.append((f"{curve.group.name}, {name}" if several else curve.group.name, *cells, said))
         for level in panel.levels:
             shown = f"{panel.scale * level.value:.{digits}f}"
-            rows.append((f"{level.name} {name}" if several else level.name, *[shown] * len(xs), ""))
+            rows.append((f"{level.name}, {name}" if several else level.name, *[shown] * len(xs), ""))
     return tuple(rows)
 
 
