@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,7 +43,7 @@ with processes(torch.device("cpu")) as (share, device):
     from infogaze.training import loop
     loop._LOG_EVERY = 1
     for method in sys.argv[3:]:
-        out, config = Path(sys.argv[1]) / method, configuration(method)
+        out, config = Path(sys.argv[1]) / method, configuration(method, hold_out=float(os.environ["HOLD_OUT"]))
         model = build_for(method, config.preset.model, 0)
         for part in model.eval().modules():
             if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
@@ -58,12 +60,17 @@ Lines = list[dict[str, Any]]
 
 
 def run(
-    folder: Path, world: int, dies_at: int = -1, restarts: int = 0, methods: tuple[str, ...] = ("infogaze",)
+    folder: Path,
+    world: int,
+    dies_at: int = -1,
+    restarts: int = 0,
+    methods: tuple[str, ...] = ("infogaze",),
+    hold_out: float = 0.0,
 ) -> dict[str, Lines]:
     """Train under torchrun, each method in a folder of its own, and return their metrics."""
     script = folder.parent / "process.py"
     script.write_text(PROCESS)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HOLD_OUT": str(hold_out)}
     command = [
         sys.executable,
         "-m",
@@ -120,6 +127,17 @@ def test_a_killed_rank_restarts_from_the_checkpoint_and_ends_where_it_would_have
     assert killed == whole
     weights = [(tmp_path / name / "infogaze/model/model.safetensors").read_bytes() for name in ("whole", "killed")]
     assert weights[0] == weights[1]
+
+
+def test_two_processes_hand_on_the_weights_that_named_most_scenes_held_out(tmp_path: Path) -> None:
+    lines = run(tmp_path / "two", 2, methods=("random",), hold_out=0.25)["random"]
+    judged = [line for line in lines if line["phase"] == 2 and "held_out" in line]
+    most = max(line["held_out"][-1] for line in judged)
+    step = max(line["step"] for line in judged if line["held_out"][-1] == most)
+    (best,) = (tmp_path / "two" / "random" / "checkpoints").glob("*-best-*")
+    assert best.name.startswith(f"phase2-step{step:08d}-best")
+    kept, model = load_file(best), load_file(tmp_path / "two" / "random" / "model" / "model.safetensors")
+    assert all(torch.equal(kept[f"model.{name}"], value) for name, value in model.items())
 
 
 def test_no_thread_of_the_group_outlives_it(tmp_path: Path) -> None:
