@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
+from script import called
 
 _SIZE = 768  # drawn large, so that edges come out smooth
 _HORIZON = 500
@@ -48,12 +47,10 @@ def draw() -> Image.Image:
     return Image.fromarray((np.asarray(picture) + grain).clip(0, 255).astype(np.uint8))
 
 
+def main(path: str) -> None:
+    """Draw it into a file."""
+    draw().save(path, optimize=True)
+
+
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        print("usage: python recipes/draw_sample.py PNG", file=sys.stderr)
-        raise SystemExit(2)
-    try:
-        draw().save(sys.argv[1], optimize=True)
-    except (ValueError, OSError) as error:
-        print(f"{sys.argv[0]}: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    called(main, __doc__)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import torch
+from script import called
 
 import infogaze
 
@@ -20,11 +20,4 @@ def main(run: str, out: str) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        print("usage: python recipes/ship.py RUN src/infogaze/bundled/NAME", file=sys.stderr)
-        raise SystemExit(2)
-    try:
-        main(*sys.argv[1:])
-    except (ValueError, OSError) as error:
-        print(f"{sys.argv[0]}: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    called(main, __doc__)

@@ -12,6 +12,7 @@ import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
 import torch
+from script import called
 from torch import Tensor
 
 import infogaze
@@ -53,11 +54,4 @@ def main(name: str, data: str, twin: str = "") -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) not in {3, 4}:
-        print("usage: python recipes/shipped.py NAME DATA [twin]", file=sys.stderr)
-        raise SystemExit(2)
-    try:
-        main(*sys.argv[1:])
-    except (ValueError, OSError) as error:
-        print(f"{sys.argv[0]}: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    called(main, __doc__)

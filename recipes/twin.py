@@ -6,10 +6,10 @@ nothing is imagined. DATA is the set as `--data arrays` reads it, its test split
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import torch
+from script import called
 from torch import Tensor
 
 import infogaze
@@ -32,9 +32,9 @@ def named(agent: infogaze.Agent, images: Tensor, locations: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
-def main(data: str, *runs: str) -> None:
+def main(data: str, first: str, *more: str) -> None:
     """Print the share named right after each look, of one belief and of twins."""
-    for run in runs:
+    for run in (first, *more):
         agent, recorded = infogaze.load(run), records.read(Path(run) / "evaluation", Records)
         grid = agent.model.grid
         test = load_set("arrays", data, Options(size=(grid.height, grid.width))).test
@@ -47,11 +47,4 @@ def main(data: str, *runs: str) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
-        print("usage: python recipes/twin.py DATA RUN...", file=sys.stderr)
-        raise SystemExit(2)
-    try:
-        main(*sys.argv[1:])
-    except (ValueError, OSError) as error:
-        print(f"{sys.argv[0]}: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    called(main, __doc__)
