@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from infogaze import Agent, ModelConfig, build
 
@@ -24,3 +25,10 @@ def tiny_agent(config: ModelConfig = CONFIG, seed: int = 0, looks: int = 4, samp
             parameter.data.normal_(0.0, 0.5)
     names = [f"class {index}" for index in range(config.classes)]
     return Agent(model, names, looks=looks, samples=samples, config=config)
+
+
+def scenes(count: int, seed: int = 0) -> Tensor:
+    """Scenes of its size, of noise."""
+    generator = torch.Generator().manual_seed(seed)
+    size = (count, CONFIG.channels, CONFIG.height, CONFIG.width)
+    return torch.randint(0, 256, size, generator=generator).to(torch.uint8)
