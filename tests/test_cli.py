@@ -145,10 +145,11 @@ def test_every_option_that_refuses_a_value_names_itself_the_value_and_what_is_al
             "look --buget 3",
             "infogaze look does not take --buget, 3; perhaps --budget is meant; see `infogaze look --help`",
         ),
+        ("train digits --out x --length half", "--length is 'half'; it must be a number"),
         ("train digits --out x --phases 1 y", "--phases is '1', 'y'; it must be whole numbers or None"),
         (
             "train mnist --out x",
-            "preset is 'mnist'; it must be one of svhn, cifar10, cinic10, cifar100, tinyimagenet, digits",
+            "preset is 'mnist'; it must be one of svhn, cifar10, cifar10-plus, cinic10, cifar100, tinyimagenet, digits",
         ),
         ("train", "infogaze train needs PRESET, --out PATH; see `infogaze train --help`"),
         (

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -9,10 +11,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import softmax
 from torch import Tensor, nn
 from torch.nn import functional
 
-from infogaze import Belief, GlimpseBackbone, GlimpseGrid, ModelConfig, build, preset
+from infogaze import Agent, Belief, GlimpseBackbone, GlimpseGrid, ModelConfig, build, load, preset, save
 from infogaze.backbone import Backbone
 from infogaze.belief import AttentiveBeliefUpdate, BeliefUpdate
 from infogaze.classifier import Classifier
@@ -135,13 +138,14 @@ def _update(hops: int) -> BeliefUpdate:
     return _used(AttentiveBeliefUpdate(5, 6, hops) if hops else BeliefUpdate(5, 6))
 
 
-def _backbone(hops: int) -> GlimpseBackbone:
+def _backbone(hops: int, keeping: bool = False) -> GlimpseBackbone:
     features = GlimpseFeatures(TINY.grid, 1, (4,), 5)
-    update = AttentiveBeliefUpdate(5, 6, hops) if hops else BeliefUpdate(5, 6)
+    update = AttentiveBeliefUpdate(5, 6, hops, keeping) if hops else BeliefUpdate(5, 6, keeping)
     return _used(GlimpseBackbone(features, update, Classifier(6, 3)))
 
 
 every_update = pytest.mark.parametrize("hops", [0, 1, 3])
+kept_or_anew = pytest.mark.parametrize("keeping", [False, True])
 
 
 def _received(update: BeliefUpdate, features: Tensor) -> Tensor:
@@ -191,9 +195,79 @@ def test_running_attention_is_the_softmax_over_all_past_states(hops: int, loudne
         torch.testing.assert_close(belief.hidden, past[-1])
 
 
+def _next_state(update: BeliefUpdate, past: list[np.ndarray], features: np.ndarray, keeping: bool) -> np.ndarray:
+    """What R makes of the last state, given all of them: LN(LeakyReLU(.)), or LN(h + LeakyReLU(.)) where h is kept."""
+    weights = {name: value.numpy() for name, value in update.state_dict().items()}
+
+    def linear(name: str, values: np.ndarray) -> np.ndarray:
+        return np.asarray(values @ weights[f"{name}.weight"].T + weights[f"{name}.bias"])
+
+    def active(values: np.ndarray) -> np.ndarray:
+        return np.where(values > 0, values, 0.01 * values)
+
+    mean, variance = weights["feature_norm.running_mean"], weights["feature_norm.running_var"]
+    seen = (active(features) - mean) / np.sqrt(variance + 1e-5)
+    news = linear("from_hidden", past[-1])
+    news += linear("from_features", seen * weights["feature_norm.weight"] + weights["feature_norm.bias"])
+    if "score.0.weight" in weights:
+        states = np.stack(past)  # [t, B, h]
+        shares = softmax(linear("score.2", np.tanh(linear("score.0", states))), axis=0)  # [t, B, hops]
+        news += linear("from_memory", np.einsum("tbr,tbh->brh", shares, states).reshape(len(news), -1))
+    made = past[-1] + active(news) if keeping else active(news)
+    made -= made.mean(-1, keepdims=True)
+    made /= np.sqrt((made**2).mean(-1, keepdims=True) + 1e-5)
+    return np.asarray(made * weights["norm.weight"] + weights["norm.bias"])
+
+
 @every_update
-def test_unroll_is_update_look_by_look(hops: int) -> None:
-    backbone = _backbone(hops)
+@pytest.mark.parametrize("looks", [1, 7])
+@kept_or_anew
+@torch.no_grad()
+def test_a_belief_is_made_anew_or_where_it_is_kept_added_to(hops: int, looks: int, keeping: bool) -> None:
+    sizes = replace(TINY, attention_hops=hops)  # which says nothing of keeping
+    backbone = build(replace(sizes, keeping=True) if keeping else sizes).backbone
+    assert isinstance(backbone, GlimpseBackbone)
+    update = _used(backbone.belief_update)
+    # Not from nothing: to keep that is to keep nothing.
+    belief = Belief(_normal(4, 6), update.start(4).memory)
+    past = [belief.hidden.numpy()]
+    for features in _normal(looks, 4, 5, seed=1):
+        belief = update(belief, features)
+        past.append(_next_state(update, past, features.numpy(), keeping))
+        np.testing.assert_allclose(belief.hidden.numpy(), past[-1], rtol=0, atol=1e-12)
+
+
+@every_update
+def test_what_is_kept_shows_from_the_second_look_on(hops: int) -> None:
+    content, where = _normal(3, 2, 5), torch.zeros(3, 2, 2, dtype=torch.int64)
+    kept, anew = (_backbone(hops, keeping).unroll(content, where).hidden for keeping in (True, False))
+    assert torch.equal(kept[0], anew[0])
+    assert (kept[1:] - anew[1:]).abs().amax((1, 2)).min() > 1e-3
+
+
+@every_update
+@torch.no_grad()
+def test_a_saved_model_keeps_its_belief_if_it_did_and_one_from_before_makes_it_anew(hops: int, tmp_path: Path) -> None:
+    config = replace(TINY, attention_hops=hops, keeping=True)
+    agent = Agent(build(config), ["a", "b", "c"], config=config)
+    save(agent, tmp_path)
+    content, where = _normal(3, 2, 5).float(), torch.zeros(3, 2, 2, dtype=torch.int64)
+    hidden = agent.model.backbone.unroll(content, where).hidden
+    again = load(tmp_path)
+    assert again.config == config
+    assert torch.equal(again.model.backbone.unroll(content, where).hidden, hidden)
+    description = json.loads((tmp_path / "model.json").read_text())
+    del description["model"]["keeping"]
+    (tmp_path / "model.json").write_text(json.dumps(description))
+    older = load(tmp_path)
+    assert older.config == replace(config, keeping=False)
+    assert not torch.allclose(older.model.backbone.unroll(content, where).hidden, hidden, atol=1e-3)
+
+
+@every_update
+@kept_or_anew
+def test_unroll_is_update_look_by_look(hops: int, keeping: bool) -> None:
+    backbone = _backbone(hops, keeping)
     content = _normal(7, 3, 5)
     where = torch.randint(0, 9, (7, 3, 2), generator=torch.Generator().manual_seed(0))
     together, looped = backbone.unroll(content, where), Backbone.unroll(backbone, content, where)
@@ -206,17 +280,18 @@ def test_unroll_is_update_look_by_look(hops: int) -> None:
 
 
 @every_update
-def test_one_belief_meets_many_imagined_looks_as_it_would_each_alone(hops: int) -> None:
-    backbone = _backbone(hops)
+@kept_or_anew
+def test_one_belief_meets_many_imagined_looks_as_it_would_each_alone(hops: int, keeping: bool) -> None:
+    backbone = _backbone(hops, keeping)
     belief = backbone.start(2)
     for look in range(3):
         belief = backbone.update(belief, _normal(2, 5, seed=look), torch.tensor([[look, 0], [0, look]]))
     content, where = _normal(4, 2, 25, 5, seed=9), TINY.grid.locations()
     ahead = backbone.update(belief.unsqueeze(1), content, where).hidden  # [P, B, L, h]
-    for p in range(4):
-        for place in range(25):
-            alone = backbone.update(belief, content[p, :, place], where[place].expand(2, 2)).hidden
-            torch.testing.assert_close(ahead[p, :, place], alone)
+    for p, scene, place in product(range(4), range(2), range(25)):
+        one = slice(scene, scene + 1)
+        alone = backbone.update(belief[one], content[p, one, place], where[place : place + 1]).hidden
+        torch.testing.assert_close(ahead[p, one, place], alone)
 
 
 @every_update

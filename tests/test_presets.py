@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from infogaze import PRESETS, Model, build, preset
+from infogaze.data.registry import SETS
 from infogaze.sensing import extract
+from infogaze.weights import bundled, load
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,36 @@ def test_all_but_the_embedded_digits_have_hindsight() -> None:
 def test_digits_are_not_mirrored() -> None:
     # A mirrored digit is another digit, or none.
     assert {name for name in PRESETS if not preset(name).mirror} == {"svhn", "digits"}
+
+
+def test_cifar10_plus_sees_no_more_of_the_same_scenes_than_cifar10() -> None:
+    ours, theirs = preset("cifar10-plus"), preset("cifar10")
+    seen = ("height", "width", "channels", "classes", "glimpse", "stride")
+    assert {name: getattr(ours.model, name) for name in seen} == {name: getattr(theirs.model, name) for name in seen}
+    assert ours.model.grid == theirs.model.grid
+    assert (ours.data, ours.looks, ours.samples) == (theirs.data, theirs.looks, theirs.samples) == ("cifar10", 7, 20)
+
+
+def test_every_preset_is_for_a_set_that_can_be_read() -> None:
+    assert {settings.data for settings in PRESETS.values()} <= set(SETS)
+    assert {name: settings.data for name, settings in PRESETS.items() if settings.data != name} == {
+        "cifar10-plus": "cifar10"
+    }
+
+
+def test_cifar10_plus_alone_has_a_twin_and_a_belief_that_is_kept() -> None:
+    assert {name for name in PRESETS if preset(name).twin} == {"cifar10-plus"}
+    assert {name for name in PRESETS if preset(name).model.keeping} == {"cifar10-plus"}
+    # A twin takes a scene and its mirror image to have the same label, as mirroring in training does.
+    assert all(settings.mirror for settings in PRESETS.values() if settings.twin)
+
+
+def test_a_bundled_model_is_what_its_preset_would_train_today() -> None:
+    assert set(bundled()) <= set(PRESETS)
+    for name in bundled():
+        agent, settings = load(name), preset(name)
+        assert (agent.config, agent.looks, agent.samples) == (settings.model, settings.looks, settings.samples), name
+        assert agent.twin == settings.twin, name
 
 
 def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from collections.abc import Callable
@@ -18,7 +19,8 @@ from infogaze.commands.train import Train
 from infogaze.data.options import Options
 from infogaze.evaluation import records
 from infogaze.evaluation.comparing import recipe_digest
-from infogaze.evaluation.records import Judged, ManyLooks, Records
+from infogaze.evaluation.records import EvaluationError, Judged, ManyLooks, Records
+from infogaze.report.gather import gather
 from infogaze.sweeping import Failed, Job, carry_out, jobs
 from infogaze.training.recipe import RECIPES
 from infogaze.weights import load, save
@@ -260,6 +262,7 @@ def test_a_folder_with_a_sweep_of_other_settings_is_refused(
         (other, []),
         (tiny, ["--read.size", "16", "16"]),
         (tiny, ["--recipe", "quickstart"]),
+        (tiny, ["--length", "0.5"]),
     ):
         said = refused(capsys, given(scenes, tmp_path / "out", "--methods", "random,ram", *more))
         assert f"{tmp_path / 'out'} holds a sweep with other settings: digits --recipe smoke" in said
@@ -275,6 +278,8 @@ def test_wrong_calls_are_one_line_that_names_what_is_allowed(
         (["--methods", "random,random"], "each may be named once"),
         (["--seeds", "0"], "seeds is 0; it must be at least 1"),
         (["--at-once", "0"], "at_once is 0; it must be at least 1"),
+        (["--length", "0"], "length is 0.0; it must be above 0 and at most 1000"),
+        (["--hold-out", "1.5"], "hold_out is 1.5; it must be at least 0 and below 1"),
         (["--print-stage", "phase-9"], "phase-9"),
     ):
         assert words in refused(capsys, given(tiny, tmp_path / "out", *more))
@@ -306,13 +311,41 @@ def test_stages_are_printed_one_job_a_line_and_nothing_is_done(
 def test_every_setting_of_a_sweep_reaches_its_trainings(tmp_path: Path) -> None:
     options = Options((16, 24), "crop", 3, 0.25, 7, merge_validation=False)
     sweep = Sweep(
-        "cifar10", tmp_path, data="folder", root=tmp_path / "my pictures", read=options, recipe="paper", hold_out=0.1,
-        device="cpu",
+        "cifar10", tmp_path, data="folder", root=tmp_path / "my pictures", read=options, recipe="paper", length=0.3,
+        hold_out=0.1, device="cpu",
     )  # fmt: skip
     command = _parse(["train", *sweep._train(), "--out", "x"])
     assert command == Train(
-        "cifar10", Path("x"), data="folder", root=tmp_path / "my pictures", read=options, recipe="paper", hold_out=0.1,
-        device="cpu",
+        "cifar10", Path("x"), data="folder", root=tmp_path / "my pictures", read=options, recipe="paper", length=0.3,
+        hold_out=0.1, device="cpu",
     )  # fmt: skip
     plain = _parse(["train", *Sweep("digits", tmp_path)._train(), "--out", "x"])
     assert plain == Train("digits", Path("x"))
+    # Sweeps from before there were lengths go on in their folders.
+    assert "--length" not in Sweep("digits", tmp_path, length=1.0)._train()
+
+
+def test_every_training_of_a_sweep_is_of_its_length_and_no_seed_of_one_of_another(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("--methods", "random", "--measure", "records", "--seeds")
+    run_here(capsys, tiny, tmp_path / "once", *asked, "1")
+    run_here(capsys, tiny, tmp_path / "half", *asked, "2", "--length", "0.5")
+    trained = [tmp_path / "half" / "phase-1" / "for-seed-1", tmp_path / "half" / "random" / "seed-1"]
+    for run in trained:
+        way = json.loads((run / "config.json").read_text())["config"]["recipe"]
+        assert {way[part]["epochs"] for part in ("recognise", "imagine", "refine", "whole")} == {0.5}
+    (alike,) = gather([tmp_path / "half"])
+    assert [len(group.runs) for group in alike.groups] == [2]
+    with pytest.raises(EvaluationError, match=r"cannot be one curve: random was trained by the recipe"):
+        gather([tmp_path / "once" / "random" / "seed-0", tmp_path / "half" / "random" / "seed-1"])
+    said = refused(capsys, given(tiny, tmp_path / "half", *asked, "1"))
+    assert "half holds a sweep with other settings: digits --recipe smoke --device cpu --length 0.5" in said
+
+
+def test_without_data_a_sweep_asks_for_the_files_of_the_set_that_its_preset_is_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refused(capsys, ["sweep", "cifar10-plus", "--out", str(tmp_path / "out"), "--device", "cpu"])
+    assert said.startswith("infogaze: cifar10 needs --root: ")
+    assert not (tmp_path / "out").exists()

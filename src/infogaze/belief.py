@@ -45,8 +45,9 @@ class BeliefUpdate(nn.Module):
 
     memory_size = 0
 
-    def __init__(self, feature_size: int, belief_size: int) -> None:
+    def __init__(self, feature_size: int, belief_size: int, keeping: bool = False) -> None:
         super().__init__()
+        self.keeping = keeping
         self.belief_size = belief_size
         self.feature_norm = nn.BatchNorm1d(feature_size)
         self.from_features = nn.Linear(feature_size, belief_size)
@@ -65,7 +66,12 @@ class BeliefUpdate(nn.Module):
 
     def advance(self, belief: Belief, received: Float[Tensor, "*batch h"]) -> Belief:
         """The rest of the update. `belief` broadcasts against `received`."""
-        return Belief(self.norm(functional.leaky_relu(self.from_hidden(belief.hidden) + received)), belief.memory)
+        return Belief(self.renewed(belief.hidden, self.from_hidden(belief.hidden) + received), belief.memory)
+
+    def renewed(self, hidden: Float[Tensor, "*some h"], news: Float[Tensor, "*batch h"]) -> Float[Tensor, "*batch h"]:
+        """The next state: what the update makes of it, with the last one added where that is kept."""
+        active = functional.leaky_relu(news)
+        return self.norm(hidden + active if self.keeping else active)
 
     def forward(self, belief: Belief, features: Float[Tensor, "*batch f"]) -> Belief:
         """R(h, f)."""
@@ -79,8 +85,8 @@ class AttentiveBeliefUpdate(BeliefUpdate):
     depends on its own state alone, so the weighted sum is kept up from look to look, and the looks themselves need not be.
     """
 
-    def __init__(self, feature_size: int, belief_size: int, hops: int) -> None:
-        super().__init__(feature_size, belief_size)
+    def __init__(self, feature_size: int, belief_size: int, hops: int, keeping: bool = False) -> None:
+        super().__init__(feature_size, belief_size, keeping)
         self.hops = hops
         self.memory_size = hops * (belief_size + 2)
         self.score = nn.Sequential(
@@ -105,4 +111,5 @@ class AttentiveBeliefUpdate(BeliefUpdate):
         states = read.unflatten(-1, (hops, -1)) * fade[..., None] + weight[..., None] * belief.hidden[..., None, :]
         attended = (states / total[..., None]).flatten(-2)  # [*batch, hops * h]
         hidden = self.from_hidden(belief.hidden) + self.from_memory(attended) + received
-        return Belief(self.norm(functional.leaky_relu(hidden)), torch.cat([raised, total, states.flatten(-2)], -1))
+        kept = torch.cat([raised, total, states.flatten(-2)], -1)
+        return Belief(self.renewed(belief.hidden, hidden), kept)

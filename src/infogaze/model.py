@@ -60,6 +60,8 @@ class ModelConfig:
     """Hops of structured self-attention in R; 0 is the plain update."""
     glimpse_residuals: int = 0
     """Residual blocks after each 3x3 convolution of F_g; the paper's network has none."""
+    keeping: bool = False
+    """Whether R adds to the belief, as a residual block does, in place of making it anew; the paper's does not."""
     hindsight: bool = False
     """Whether gains are corrected by what looks turned out to be worth in phase 3; the paper's are not."""
 
@@ -208,9 +210,9 @@ def glimpse_backbone(config: ModelConfig) -> GlimpseBackbone:
         config.grid, config.channels, config.glimpse_widths, config.feature_size, config.glimpse_residuals
     )
     update = (
-        AttentiveBeliefUpdate(config.feature_size, config.belief_size, config.attention_hops)
+        AttentiveBeliefUpdate(config.feature_size, config.belief_size, config.attention_hops, config.keeping)
         if config.attention_hops
-        else BeliefUpdate(config.feature_size, config.belief_size)
+        else BeliefUpdate(config.feature_size, config.belief_size, config.keeping)
     )
     return GlimpseBackbone(features, update, Classifier(config.belief_size, config.classes))
 

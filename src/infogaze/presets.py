@@ -25,8 +25,12 @@ class Preset:
     """T, the budget of looks."""
     samples: int = 20
     """P, the samples of z behind a gain map at test time."""
+    twin: bool = False
+    """Whether every look is taken in mirrored too (see `infogaze.Agent`), once trained."""
     name: str = "own"
     """What it is called where runs are compared."""
+    data: str = "own"
+    """The image set it is for, as `infogaze data list` names it; own is none of them."""
 
     @property
     def alpha(self) -> float:
@@ -40,11 +44,16 @@ _SMALL = ModelConfig(
 )  # fmt: skip
 _LARGE = replace(_SMALL, classes=100, feature_size=512, belief_size=2048, latent_size=1024, flow_layers=6)
 
+_PLUS = replace(_SMALL, glimpse_widths=(128, 256, 512), glimpse_residuals=1, keeping=True, latent_size=128)
+
 _ALL = (
-    Preset(_SMALL, beta=32.0, learning_rates=(1e-3, 1e-3, 1e-3), mirror=False, name="svhn"),
-    Preset(_SMALL, beta=16.0, learning_rates=(1e-3, 1e-3, 1e-3), mirror=True, name="cifar10"),
-    Preset(_SMALL, beta=16.0, learning_rates=(1e-3, 1e-3, 1e-3), mirror=True, name="cinic10"),
-    Preset(_LARGE, beta=8.0, learning_rates=(1e-3, 1e-4, 1e-4), mirror=True, name="cifar100"),
+    Preset(_SMALL, beta=32.0, learning_rates=(1e-3, 1e-3, 1e-3), mirror=False, name="svhn", data="svhn"),
+    Preset(_SMALL, beta=16.0, learning_rates=(1e-3, 1e-3, 1e-3), mirror=True, name="cifar10", data="cifar10"),
+    Preset(
+        _PLUS, beta=16.0, learning_rates=(1e-3, 1e-3, 1e-3), mirror=True, dropout=0.2, twin=True, name="cifar10-plus", data="cifar10",
+    ),
+    Preset(_SMALL, beta=16.0, learning_rates=(1e-3, 1e-3, 1e-3), mirror=True, name="cinic10", data="cinic10"),
+    Preset(_LARGE, beta=8.0, learning_rates=(1e-3, 1e-4, 1e-4), mirror=True, name="cifar100", data="cifar100"),
     Preset(
         replace(
             _LARGE, height=64, width=64, classes=200, glimpse=16, stride=8, glimpse_widths=(64, 128, *[256] * 5)
@@ -52,7 +61,7 @@ _ALL = (
         beta=8.0,
         learning_rates=(1e-3, 1e-4, 1e-4),
         mirror=True,
-        name="tinyimagenet",
+        name="tinyimagenet", data="tinyimagenet",
     ),
     Preset(
         ModelConfig(
@@ -62,7 +71,7 @@ _ALL = (
         beta=16.0,
         learning_rates=(1e-3, 1e-3, 1e-3),
         mirror=False,
-        name="digits",
+        name="digits", data="digits",
     ),
 )  # fmt: skip
 

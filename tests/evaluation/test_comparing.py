@@ -48,6 +48,25 @@ def test_another_value_is_another_recipe_to_the_methods_that_read_it(other: Reci
     assert recipe_said(about) == f"own {about.recipe}"
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_runs_of_two_lengths_are_not_one_curve(method: str) -> None:
+    half, whole = (replace(ABOUT, method=method, recipe=trained_by(method, config(way))) for way in (
+        FAST.lengthened(0.5), FAST
+    ))  # fmt: skip
+    said = f"cannot be one curve: {method} was trained by the recipe own {half.recipe} in one and fast {whole.recipe} in the other"
+    assert not_one_curve(half, whole) == said
+    again = replace(half, recipe=trained_by(method, config(FAST.lengthened(0.5))))
+    assert not_one_curve(half, again) == ""
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_once_a_recipes_length_is_the_recipe(name: str) -> None:
+    # Runs from before there were lengths are seeds of the same curve.
+    once = config(RECIPES[name].lengthened(1.0))
+    for method in METHODS:
+        assert trained_by(method, once) == recipe_digest(method, RECIPES[name])
+
+
 def test_a_configuration_from_before_a_value_was_part_of_recipes_has_its_default() -> None:
     older = config(replace(FAST, warm_up=0.0))
     del older["recipe"]["warm_up"]

@@ -32,7 +32,7 @@ from infogaze.sensing import GlimpseGrid
 ABOUT = About(
     method="infogaze", preset="small", seed=3, data="shapes", test="d1ge57", scenes=5, classes=("ring", "bar"), looks=4,
     samples=20, grid=GlimpseGrid(16, 20, 8, 4), deployable=True, whole=False, first_looks=0, device="CPU",
-    versions={"torch": "2.11.0"}, weights="we19h75", recipe="c0ffee", hold_out=0.1,
+    versions={"torch": "2.11.0"}, weights="we19h75", recipe="c0ffee", hold_out=0.1, fit="pad",
 )  # fmt: skip
 
 _random = torch.Generator().manual_seed(0)
@@ -143,11 +143,12 @@ def test_an_evaluation_from_before_there_were_twins_is_not_forgotten(folder: Pat
     assert not begin_again(twin=True)
 
 
-def test_how_the_same_weights_were_trained_is_learned_later_and_what_was_measured_is_kept(folder: Path) -> None:
+def test_how_the_same_weights_and_images_were_made_is_learned_later_and_what_was_measured_is_kept(folder: Path) -> None:
     records.write(folder, RECORDS, source="here")
-    change(folder, lambda record: [record["about"].pop(name) for name in ("recipe", "hold_out")])
-    assert (records.about(folder).recipe, records.about(folder).hold_out) == (None, None)
-    for known in (ABOUT, replace(ABOUT, recipe="decaf", hold_out=0.0)):
+    change(folder, lambda record: [record["about"].pop(name) for name in ("recipe", "hold_out", "fit")])
+    about = records.about(folder)
+    assert (about.recipe, about.hold_out, about.fit) == (None, None, None)
+    for known in (ABOUT, replace(ABOUT, recipe="decaf", hold_out=0.0, fit="")):
         records.begin(folder, known)
         assert records.about(folder) == known
         assert records.has(folder, Records, "here")

@@ -116,6 +116,27 @@ def test_the_page_says_where_its_numbers_come_from(report: Path, runs: Path) -> 
     assert "60 test scenes of 16x16 pixels in 3 classes; 7 looks of 8x8 pixels" in text
 
 
+@pytest.mark.parametrize(
+    ("fit", "said"),
+    [
+        ("resize", "stretched to this size with Lanczos."),
+        ("crop", "scaled with Lanczos and cut to this size."),
+        ("pad", "scaled with Lanczos and given black bars to this size."),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_what_was_done_to_images_of_another_size_is_said_at_the_head(
+    fit: str | None, said: str | None, tmp_path: Path
+) -> None:
+    run = write_run(tmp_path, MadeUp("random"), fit=fit)
+    write_report(tmp_path / "out", gather([run]), lambda: None, dpi=30)
+    text = (tmp_path / "out" / "index.html").read_text()
+    opening = text[text.index("test scenes of") : text.index("1. Accuracy by look", text.index("test scenes of"))]
+    assert ("another size" in opening) == (said is not None)
+    assert said is None or f"all methods. Where the set&#x27;s images have another size, they were {said}" in opening
+
+
 def test_a_twin_and_how_each_run_was_trained_are_said_wherever_they_are_compared(tmp_path: Path) -> None:
     ours = write_run(tmp_path, MadeUp("infogaze"), twin=True, recipe="c0ffee", hold_out=0.1)
     other = write_run(tmp_path, MadeUp("random"), recipe=recipe_digest("random", RECIPES["fast"]), hold_out=0.0)

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -74,6 +75,64 @@ def test_a_phase_can_be_run_alone_from_the_phase_before(arrays: Path, tmp_path: 
     assert not torch.equal(first["decoder.last.weight"], whole["decoder.last.weight"])
 
 
+def steps_by_phase(run: Path) -> dict[int, int]:
+    """How many steps each phase of a run took."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return {line["phase"]: line["step"] for line in lines}
+
+
+def test_half_the_length_is_half_the_epochs_and_half_the_steps(
+    arrays: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    way = replace(
+        TINY, recognise=replace(PART, epochs=3), imagine=replace(PART, epochs=2), whole=replace(PART, epochs=5)
+    )
+    monkeypatch.setitem(RECIPES, "smoke", way)
+    train(arrays, tmp_path / "once")
+    train(arrays, tmp_path / "half", "--length", "0.5")
+    kept: list[dict[str, Any]] = [
+        json.loads((tmp_path / name / "config.json").read_text())["config"]["recipe"] for name in ("once", "half")
+    ]
+    parts = ("recognise", "imagine", "refine", "whole")
+    assert [kept[0][part]["epochs"] for part in parts] == [3, 2, 1, 5]
+    assert [kept[1][part]["epochs"] for part in parts] == [1.5, 1, 0.5, 2.5]
+    # Two batches of 16 an epoch.
+    assert steps_by_phase(tmp_path / "once") == {1: 6, 2: 4, 3: 2}
+    assert steps_by_phase(tmp_path / "half") == {1: 3, 2: 2, 3: 1}
+    said = refused(capsys, arrays, tmp_path / "half")
+    assert "holds a run of another configuration: recipe.imagine.epochs is 1" in said
+
+
+@pytest.mark.parametrize("length", ["0", "-1", "nan", "inf", "-inf", "1e308"])
+def test_a_length_that_is_none_is_one_line_and_leaves_no_folder(
+    length: str, arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refused(capsys, arrays, tmp_path / "run", "--length", length)
+    assert said == f"infogaze: length is {float(length)}; it must be above 0 and at most 1000\n"
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("twin", [False, True])
+def test_a_model_has_a_twin_where_its_preset_has_one(
+    twin: bool, arrays: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PRESETS, "digits", replace(PRESETS["digits"], twin=twin))
+    train(arrays, tmp_path / "run", "--phases", "1")
+    assert infogaze.load(tmp_path / "run").twin is twin
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name != "digits"])
+def test_without_data_a_preset_asks_for_the_files_of_the_set_it_is_for(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["train", name, "--out", str(tmp_path / "run"), "--device", "cpu"])
+    assert stop.value.code == 2
+    asked = {"cifar10-plus": "cifar10"}.get(name, name)
+    assert capsys.readouterr().err.startswith(f"infogaze: {asked} needs --root: ")
+    assert not (tmp_path / "run").exists()
+
+
 SHARING = [name for name in METHODS if name not in {"random", "attention", "cnn"}]
 """The methods whose phase 1 is that of Random. With self-attention R is another, and the CNN has no phase 1."""
 
@@ -127,7 +186,13 @@ def test_a_start_that_does_not_fit_is_refused_in_one_line(
     shared, flat = ["--start-from", str(tmp_path / "shared")], ["--start-from", str(tmp_path / "flat")]
     for method in ("attention", "cnn"):
         said = refused(capsys, arrays, tmp_path / method, "--method", method, *shared)
-        assert f"shared: a model of other sizes than digits by {method} on this data" in said
+        assert f"shared: a model of other networks than digits by {method} on this data" in said
+    with pytest.MonkeyPatch.context() as patch:  # the same shapes, another R
+        patch.setitem(
+            PRESETS, "digits", replace(PRESETS["digits"], model=replace(PRESETS["digits"].model, keeping=True))
+        )
+        said = refused(capsys, arrays, tmp_path / "kept", "--phases", "2", *shared)
+    assert "shared: a model of other networks than digits by infogaze on this data" in said
     said = refused(capsys, arrays, tmp_path / "three", "--phases", "3", *shared)
     assert "shared: a model by random; phase 3 goes on from one by infogaze, of the same sizes" in said
     said = refused(capsys, arrays, tmp_path / "other", "--phases", "3", *flat)
@@ -150,7 +215,7 @@ def test_wrong_calls_are_one_line_and_exit_code_2(
         (["--phases", "2", "1"], "phases are (2, 1)"),
         (["--hold-out", "1.5"], "hold_out is 1.5"),
         (["--device", "cuda"], "no GPU is to be seen here" if not torch.cuda.is_available() else ""),
-        (["--start-from", "digits"], "a model of other sizes"),
+        (["--start-from", "digits"], "a model of other networks"),
     ):
         with pytest.raises(SystemExit) as stop:
             train(arrays, out, *more)

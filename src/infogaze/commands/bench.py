@@ -61,7 +61,7 @@ class Bench:
     """
 
     preset: Annotated[PresetName, tyro.conf.Positional, tyro.conf.arg(metavar="PRESET")] = "cifar10"
-    """Whose sizes to measure: svhn, cifar10, cinic10, cifar100, tinyimagenet or digits."""
+    """Whose sizes to measure: svhn, cifar10, cifar10-plus, cinic10, cifar100, tinyimagenet or digits."""
     device: str = "auto"
     """Where: cpu, cuda, cuda:1; auto takes a GPU if there is one."""
     rows: tuple[str, ...] = _ROWS

@@ -226,4 +226,5 @@ def _about(
         twin=agent.twin,
         recipe=trained_by(agent.method, config),
         hold_out=config.get("hold_out", 0.0),
+        fit="" if data["options"]["size"] is None else data["options"]["fit"],
     )

@@ -20,8 +20,11 @@ from infogaze.evaluation.accuracy import accuracy_over_runs
 from infogaze.evaluation.comparing import incomparable, not_one_curve
 from infogaze.evaluation.records import About, EvaluationError, Records
 from infogaze.methods import METHODS, method
+from infogaze.presets import preset
 from infogaze.progress import display
 from infogaze.sweeping import Failed, Job, carry_out, jobs, spelled
+from infogaze.training.recipe import recipe
+from infogaze.training.runs import require_share
 from infogaze.weights import write_whole
 
 _AT_ONCE_ON_GPU = 3
@@ -37,7 +40,7 @@ class Sweep:
     """
 
     preset: Annotated[PresetName, tyro.conf.Positional, tyro.conf.arg(metavar="PRESET")]
-    """Sizes of the networks and what belongs to the data set: svhn, cifar10, cinic10, cifar100, tinyimagenet or digits."""
+    """Sizes of the networks and what belongs to the data set: svhn, cifar10, cifar10-plus, cinic10, cifar100, tinyimagenet or digits."""
     out: Path
     """Folder of the sweep."""
     methods: str = "all"
@@ -53,6 +56,8 @@ class Sweep:
     """How the images are read."""
     recipe: RecipeName = "fast"
     """How long and how hard: paper, fast, quickstart or smoke."""
+    length: float = 1.0
+    """Train for this many times the recipe's epochs, in every phase: 0.5 is half as long."""
     hold_out: float = 0.0
     """Share of the training split kept back in every run."""
     measure: tuple[MeasurementName, ...] = ("records", "judged")
@@ -73,6 +78,8 @@ class Sweep:
             raise ValueError(f"methods are {self.methods!r}; each may be named once")
         if self.seeds < 1:
             raise ValueError(f"seeds is {self.seeds}; it must be at least 1")
+        recipe(self.recipe).lengthened(self.length)  # refused here, before the folder is claimed
+        require_share(self.hold_out)
         if self.at_once is not None and self.at_once < 1:
             raise ValueError(f"at_once is {self.at_once}; it must be at least 1")
         work = jobs(self.out, names, self.seeds, self._train(), self.measure, self.device)
@@ -86,7 +93,7 @@ class Sweep:
     def _work_off(self, names: list[str], work: list[Job]) -> None:
         device = chosen_device(self.device)
         # Read before anything is claimed: a wrong root is told at once, and jobs that begin together find the cache made.
-        load_set(self.preset if self.data is None else self.data, self.root, self.read)
+        load_set(preset(self.preset).data if self.data is None else self.data, self.root, self.read)
         self._claim()
         at_once = self.at_once if self.at_once is not None else (_AT_ONCE_ON_GPU if device.type == "cuda" else 1)
         with display() as screen, stop_signals() as asked:
@@ -118,6 +125,8 @@ class Sweep:
 
     def _train(self) -> list[str]:
         given = [self.preset, "--recipe", self.recipe, "--device", self.device]
+        if self.length != 1.0:
+            given += ["--length", str(self.length)]
         if self.data is not None:
             given += ["--data", self.data]
         if self.root is not None:

@@ -31,7 +31,7 @@ from infogaze.training.tracking import tracker
 from infogaze.training.watching import Bars
 from infogaze.weights import load, save
 
-PresetName = Literal["svhn", "cifar10", "cinic10", "cifar100", "tinyimagenet", "digits"]
+PresetName = Literal["svhn", "cifar10", "cifar10-plus", "cinic10", "cifar100", "tinyimagenet", "digits"]
 MethodName = Literal[
     "infogaze", "no-hindsight", "gaussian", "attention", "random", "ram", "ram-plus", "discriminative", "oracle", "cnn"
 ]
@@ -47,7 +47,7 @@ class Train:
     """
 
     preset: Annotated[PresetName, tyro.conf.Positional, tyro.conf.arg(metavar="PRESET")]
-    """Sizes of the networks and what belongs to the data set: svhn, cifar10, cinic10, cifar100, tinyimagenet or digits."""
+    """Sizes of the networks and what belongs to the data set: svhn, cifar10, cifar10-plus, cinic10, cifar100, tinyimagenet or digits."""
     out: Path
     """The run folder."""
     data: str | None = None
@@ -60,6 +60,8 @@ class Train:
     """How the images are read."""
     recipe: RecipeName = "fast"
     """How long and how hard: paper, fast, quickstart or smoke."""
+    length: float = 1.0
+    """Train for this many times the recipe's epochs, in every phase: 0.5 is half as long."""
     method: MethodName = "infogaze"
     """Ours, or what it is compared with: infogaze, no-hindsight, gaussian, attention, random, ram, ram-plus, discriminative, oracle or
     cnn."""
@@ -92,7 +94,7 @@ class Train:
             self._train(model, images, config, folder, share)
 
     def _resolved(self) -> tuple[RunConfig, ImageSet]:
-        name = self.preset if self.data is None else self.data
+        name = preset(self.preset).data if self.data is None else self.data
         images = load_set(name, self.root, self.read, download=self.download)
         data = DataChoice(name, None if self.root is None else str(self.root), self.read)
         settings = fitted(preset(self.preset), images)
@@ -100,7 +102,7 @@ class Train:
         phases = self.phases
         if phases is None:
             phases = tuple(range(1, len(method(self.method).phases) + 1))
-        way = recipe(self.recipe)
+        way = recipe(self.recipe).lengthened(self.length)
         config = RunConfig(settings, way, data, self.seed, self.method, phases, self.start_from, self.hold_out)
         return config, images
 
@@ -113,6 +115,7 @@ class Train:
             samples=settings.samples,
             config=settings.model,
             method=self.method,
+            twin=settings.twin,
             fit="crop" if self.read.size is None else self.read.fit,
         )
         with display(quiet=share.rank > 0) as screen, stop_signals() as asked:
@@ -152,9 +155,12 @@ class Train:
         if source.method == self.method and source.config == sizes:
             return source.model
         ours, theirs = model.backbone.state_dict(), source.model.backbone.state_dict()
-        if {name: value.shape for name, value in ours.items()} != {name: value.shape for name, value in theirs.items()}:
+        same_shapes = {name: value.shape for name, value in ours.items()} == {
+            name: value.shape for name, value in theirs.items()
+        }
+        if not same_shapes or (source.config is not None and source.config.keeping != sizes.keeping):
             raise ValueError(
-                f"{self.start_from}: a model of other sizes than {self.preset} by {self.method} on this data"
+                f"{self.start_from}: a model of other networks than {self.preset} by {self.method} on this data"
             )
         if config.phases[0] > 2:
             raise ValueError(

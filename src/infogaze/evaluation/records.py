@@ -71,6 +71,8 @@ class About:
     """Digest of what its training read of the recipe (see `infogaze.evaluation.comparing`); None where that is not known."""
     hold_out: float | None = None
     """Share of the training split that was kept back; None where that is not known."""
+    fit: str | None = None
+    """How images of another size were brought to the scenes', resize, crop or pad; empty where none were, None where that is not known."""
 
 
 _DEFAULTS = {field.name: field.default for field in fields(About) if field.default is not MISSING}
@@ -194,15 +196,16 @@ _COMPACT = {torch.float32: torch.float16, torch.int64: torch.int32}
 def begin(folder: Path, about: About) -> None:
     """Make the folder an evaluation of this; one of something else that was in it is forgotten.
 
-    How the same weights were trained is written anew: one from before may not have known, and it changes nothing in what was measured.
+    How the same weights were trained, and images brought to size, is written anew: one from before may not have known, and it changes
+    nothing in what was measured.
     """
     wanted = _plain(about)
     if (folder / "about.json").exists():
         try:
             record = json.loads((folder / "about.json").read_text())
             found = {**_DEFAULTS, **record["about"]}
-            training = {name: wanted[name] for name in ("recipe", "hold_out")}
-            if record["format"] == FORMAT and {**found, **training} == wanted:
+            made = {name: wanted[name] for name in ("recipe", "hold_out", "fit")}
+            if record["format"] == FORMAT and {**found, **made} == wanted:
                 if found != wanted:
                     _write_about(folder, {**record, "about": wanted})
                 return

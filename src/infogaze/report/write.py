@@ -90,8 +90,21 @@ def _opening(chapter: Chapter) -> str:
     return (
         f"{chapter.about.scenes} test scenes of {grid.height}x{grid.width} pixels in {len(chapter.classes)} classes; {chapter.looks} "
         f"looks of {grid.glimpse}x{grid.glimpse} pixels show at most {most:.4g} % of the area. The first looks are the same for "
-        f"all methods.{_twins(chapter)}"
+        f"all methods.{_brought_to_size(chapter)}{_twins(chapter)}"
     )
+
+
+_FITS = {
+    "resize": "stretched to this size with Lanczos",
+    "crop": "scaled with Lanczos and cut to this size",
+    "pad": "scaled with Lanczos and given black bars to this size",
+}
+
+
+def _brought_to_size(chapter: Chapter) -> str:
+    """What was done to images of another size, in a sentence; empty where nothing was, or where it is not known."""
+    done = _FITS.get(chapter.about.fit or "")
+    return f" Where the set's images have another size, they were {done}." if done else ""
 
 
 def _twins(chapter: Chapter) -> str:

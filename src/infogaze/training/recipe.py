@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from infogaze.data.augment import Augmentation
+
+_LONGEST = 1000.0
+"""Times a recipe's epochs."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,15 @@ class Recipe:
             raise ValueError(f"samples is {self.samples}; it must be at least 1")
         if not 0.0 <= self.warm_up <= 1.0:
             raise ValueError(f"warm_up is {self.warm_up}; it must be from 0 to 1")
+
+    def lengthened(self, times: float) -> Recipe:
+        """The same with this many times the epochs in every phase; once is the recipe itself, to the digest."""
+        if not 0.0 < times <= _LONGEST:
+            raise ValueError(f"length is {times}; it must be above 0 and at most {_LONGEST:g}")
+        if times == 1.0:
+            return self
+        parts = {name: getattr(self, name) for name in ("recognise", "imagine", "refine", "whole")}
+        return replace(self, **{name: replace(part, epochs=part.epochs * times) for name, part in parts.items()})
 
 
 RECIPES: dict[str, Recipe] = {

@@ -58,8 +58,13 @@ class RunConfig:
             raise ValueError(
                 f"phase {self.phases[0]} needs the weights of the phase before; name their folder to start from"
             )
-        if not 0.0 <= self.hold_out < 1.0:
-            raise ValueError(f"hold_out is {self.hold_out}; it must be at least 0 and below 1")
+        require_share(self.hold_out)
+
+
+def require_share(hold_out: float) -> None:
+    """Refuses what is no share to keep back."""
+    if not 0.0 <= hold_out < 1.0:
+        raise ValueError(f"hold_out is {hold_out}; it must be at least 0 and below 1")
 
 
 class RunFolder:
