@@ -116,6 +116,17 @@ def test_the_page_says_where_its_numbers_come_from(report: Path, runs: Path) -> 
     assert "60 test scenes of 16x16 pixels in 3 classes; 7 looks of 8x8 pixels" in text
 
 
+def test_the_preset_is_said_at_the_head_or_with_the_names_where_there_are_several(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path, MadeUp("random"), preset="small"), write_run(tmp_path, MadeUp("ram"), preset="small")]
+    write_report(tmp_path / "one", gather(runs), lambda: None, dpi=30)
+    assert "all methods. Networks are those of the preset small." in (tmp_path / "one" / "index.html").read_text()
+    runs.append(write_run(tmp_path, MadeUp("random"), preset="large"))
+    write_report(tmp_path / "two", gather(runs), lambda: None, dpi=30)
+    text = (tmp_path / "two" / "index.html").read_text()
+    assert "Networks are those" not in text
+    assert "random (large)" in text
+
+
 @pytest.mark.parametrize(
     ("fit", "said"),
     [
@@ -134,7 +145,7 @@ def test_what_was_done_to_images_of_another_size_is_said_at_the_head(
     text = (tmp_path / "out" / "index.html").read_text()
     opening = text[text.index("test scenes of") : text.index("1. Accuracy by look", text.index("test scenes of"))]
     assert ("another size" in opening) == (said is not None)
-    assert said is None or f"all methods. Where the set&#x27;s images have another size, they were {said}" in opening
+    assert said is None or f". Where the set&#x27;s images have another size, they were {said}" in opening
 
 
 def test_a_twin_and_how_each_run_was_trained_are_said_wherever_they_are_compared(tmp_path: Path) -> None:

@@ -90,8 +90,14 @@ def _opening(chapter: Chapter) -> str:
     return (
         f"{chapter.about.scenes} test scenes of {grid.height}x{grid.width} pixels in {len(chapter.classes)} classes; {chapter.looks} "
         f"looks of {grid.glimpse}x{grid.glimpse} pixels show at most {most:.4g} % of the area. The first looks are the same for "
-        f"all methods.{_brought_to_size(chapter)}{_twins(chapter)}"
+        f"all methods.{_preset(chapter)}{_brought_to_size(chapter)}{_twins(chapter)}"
     )
+
+
+def _preset(chapter: Chapter) -> str:
+    """Whose networks they are, in a sentence; empty where there are several, which names tell apart."""
+    presets = {group.preset for group in chapter.groups}
+    return f" Networks are those of the preset {presets.pop()}." if len(presets) == 1 else ""
 
 
 _FITS = {
