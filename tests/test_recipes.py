@@ -15,6 +15,7 @@ import infogaze
 from infogaze.data.registry import load_set
 from infogaze.data.sets import Split
 from infogaze.evaluation import records
+from infogaze.evaluation.disturbances import DISTURBANCES
 from infogaze.evaluation.exact_pass import exact_pass
 from infogaze.evaluation.records import About
 from infogaze.evaluation.rollouts import roll_out
@@ -59,12 +60,14 @@ def test_the_row_of_a_result_is_a_command_that_infogaze_takes(row: Path, tmp_pat
     assert done.returncode == 0, done.stderr
     assert f"--method {row.stem} " in done.stdout
     assert f"train {row.parent.name} " in done.stdout
+    assert ("--read.size 32 32" in done.stdout) == (row.parent.name == "svhn")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row.parent.name}/{row.stem}" for row in ROWS])
 def test_a_row_without_its_data_and_its_folder_says_how_it_is_called(row: Path) -> None:
     for given in ([], ["set.npz"]):
-        assert refused(row, *given) == f"usage: {row} CIFAR10.npz SWEEP"
+        data = "SVHN28.npz" if row.parent.name == "svhn" else "CIFAR10.npz"
+        assert refused(row, *given) == f"usage: {row} {data} SWEEP"
 
 
 @pytest.mark.parametrize(
@@ -74,6 +77,8 @@ def test_a_row_without_its_data_and_its_folder_says_how_it_is_called(row: Path) 
         ("shipped.py", ["digits"], "NAME DATA [twin]"),
         ("twin.py", [], "DATA RUN..."),
         ("twin.py", ["set.npz"], "DATA RUN..."),
+        ("second_look.py", ["set.npz", "12", "12"], "DATA ROW COLUMN RUN..."),
+        ("disturb.py", ["digits", "set.npz", "noise"], "NAME DATA KIND STRENGTH..."),
         ("ship.py", [], "RUN src/infogaze/bundled/NAME"),
         ("draw_sample.py", [], "PNG"),
     ],
@@ -88,6 +93,8 @@ def test_a_recipe_called_with_too_little_says_how_it_is_called(name: str, given:
         ("shipped.py", ["digits", "nosuch.npz"], "nosuch.npz: no such file"),
         ("shipped.py", ["digits", "nosuch.npz", "triplet"], "triplet: not known; the third word may be twin"),
         ("twin.py", ["nosuch.npz", "nowhere"], "nowhere: no such folder"),
+        ("second_look.py", ["nosuch.npz", "12", "12", "nowhere"], "nowhere: no such folder"),
+        ("disturb.py", ["digits", "nosuch.npz", "rain", "1"], "rain: not known; it must be one of shift, scale"),
         ("ship.py", ["nowhere", "out"], "nowhere: no such folder"),
         ("draw_sample.py", ["picture.nosuch"], "unknown file extension: .nosuch"),
     ],
@@ -128,10 +135,13 @@ def test_the_shares_of_the_peak_that_are_told_are_those_measured(machine: str, t
         )
 
 
-def test_every_method_in_the_tables_of_results_has_its_row() -> None:
-    text = (ROOT / "RESULTS.md").read_text()
+def test_every_row_stands_in_the_section_of_its_preset_with_the_length_of_its_training() -> None:
+    sections = (ROOT / "RESULTS.md").read_text().split("\n## ")
     for row in ROWS:
-        assert f"| `{row.stem}`" in text, row
+        (section,) = [part for part in sections if f"preset `{row.parent.name}`:" in part.partition("\n")[0]]
+        assert f"| `{row.stem}`" in section, row
+        _, longer, length = row.read_text().partition("--length ")
+        assert not longer or f"`--length {length.split()[0]}`" in section, row
 
 
 @pytest.mark.parametrize(("side", "twin"), [(32, []), (28, ["twin"])])
@@ -172,6 +182,40 @@ def test_twin_names_recorded_looks_again_and_refuses_other_images(tmp_path: Path
     with pytest.raises(subprocess.CalledProcessError) as refusal:
         recipe("twin.py", tmp_path / "other.npz", run)
     assert "was evaluated on other test images" in refusal.value.stderr
+
+
+def test_second_look_sets_the_recorded_looks_against_one_place(tmp_path: Path) -> None:
+    path, run = pictures(tmp_path / "set.npz", 1), tmp_path / "run"
+    agent = infogaze.load("digits")
+    infogaze.save(agent, run)
+    test = load_set("arrays", path).test
+    looks = exact_pass(agent, test, 0, 10)
+    about = About(
+        "infogaze", "digits", 0, "set", "", 10, agent.classes, 7, 20, agent.model.grid, True, False, 0, "CPU", {}
+    )  # fmt: skip
+    records.begin(run / "evaluation", about)
+    records.write(run / "evaluation", looks)
+    row, column = looks.locations[0, 1].tolist()
+    episode, sensor = agent.episode(10), infogaze.ImageSensor(test.images, 8)
+    for where in (looks.locations[:, 0], torch.tensor([[row, column]] * 10)):
+        episode.observe(sensor.look(where), at=where)
+    there = 100 * (episode.probabilities.argmax(1) == test.labels).double().mean()
+    often = 100 * (looks.locations[:, 1] == looks.locations[0, 1]).all(1).double().mean()
+    own = 100 * looks.right[:, 1].double().mean()
+    assert recipe("second_look.py", path, str(row), str(column), run).splitlines() == [
+        f"{run}, 10 scenes: own {own:.2f}, at {row} {column} {there:.2f}, looks there itself in {often:.1f} %"
+    ]
+
+
+def test_disturb_measures_a_model_at_strengths_of_ones_own(tmp_path: Path) -> None:
+    path = pictures(tmp_path / "set.npz", 1)
+    agent, test = infogaze.load("digits"), load_set("arrays", path).test
+    seeds, said = infogaze.scene_seeds(0, len(test)), []
+    for strength in (0.0, 0.3):
+        noisy = Split(DISTURBANCES["noise"].apply(test.images, strength, seeds), test.labels)
+        right = roll_out(agent, noisy, agent.policy, seed=seeds).right.double().mean(0).tolist()
+        said.append(f"digits, noise {strength}, 10 scenes: {' '.join(f'{100 * share:.1f}' for share in right)}")
+    assert recipe("disturb.py", "digits", path, "noise", "0.0", "0.3").splitlines() == said
 
 
 def test_ship_keeps_a_model_in_half_precision_and_small_files(tmp_path: Path) -> None:

@@ -170,6 +170,18 @@ def test_bundled_models_load_and_know_their_classes() -> None:
         assert len(agent.classes) > 1
 
 
+def test_bundled_models_are_small_and_those_of_real_images_have_a_card() -> None:
+    home = Path(infogaze.__file__).parent / "bundled"
+    assert sum(file.stat().st_size for file in home.rglob("*") if file.is_file()) <= 40_000_000
+    for name in set(bundled()) - {"digits"}:
+        card = (home / name / "MODEL_CARD.md").read_text()
+        assert card.startswith(f'# {name}\n\n`infogaze.load("{name}")`')
+        parts = ("Networks", "Data", "Procedure", "Numbers", "For", "Not for")
+        assert [card.count(f"\n**{part}.** ") for part in parts] == [1] * len(parts), name
+        stored = {value.dtype for file in home.glob(f"{name}/*.safetensors") for value in load_file(file).values()}
+        assert {dtype for dtype in stored if dtype.is_floating_point} == {torch.float16}, name
+
+
 def test_a_model_with_hindsight_comes_back_with_its_gain(tmp_path: Path) -> None:
     agent = tiny_agent(WITH_HINDSIGHT)
     infogaze.save(agent, tmp_path)
