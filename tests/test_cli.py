@@ -333,12 +333,13 @@ def test_look_takes_in_every_look_mirrored_too_where_it_is_asked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = []
-    for options in ([], ["--twin"]):
+    for options in (["--no-twin"], ["--twin"], []):
         main(["look", "--out", str(tmp_path / "look.png"), *options])
         told.append([line.split() for line in capsys.readouterr().out.splitlines()[1:-1]])
-    alone, twin = told
+    alone, twin, as_saved = told
     assert [line[:3] for line in alone] == [line[:3] for line in twin], "looks are at the same places"
     assert alone[0] != twin[0], "and tell something else"
+    assert as_saved == twin, "cifar10-plus has it on"
 
 
 def test_look_without_a_picture_looks_at_the_sample_with_the_bundled_model(

@@ -28,14 +28,15 @@ _ENDINGS = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
 class LookAt:
     """Classify one picture glimpse by glimpse, and draw what was looked at, expected and believed.
 
-    The picture is scaled and cropped around its middle to the size of the model's scenes. It may be PNG, JPEG, WebP or anything else that
+    The picture is brought to the size of the model's scenes as in the model's training: scaled and cropped around its middle, stretched
+    (the bundled svhn), or given black bars. It may be PNG, JPEG, WebP or anything else that
     Pillow reads, of any size not smaller than a glimpse, in colour or grey of 8 or 16 bits, with a palette or transparent, which
     counts as white.
     """
 
     image: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE")] = None
     """The picture; if not given, the sample that comes with the package."""
-    model: str = "cifar10"
+    model: str = "cifar10-plus"
     """A bundled model's name, or a folder that `quickstart`, `train` or `infogaze.save` wrote."""
     out: Path = Path("look.png")
     """Where the rollout picture goes: a file that ends in .png, .svg, .pdf, .jpg or .jpeg, and is of that kind."""
