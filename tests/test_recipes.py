@@ -17,7 +17,7 @@ from infogaze.data.sets import Split
 from infogaze.evaluation import records
 from infogaze.evaluation.disturbances import DISTURBANCES
 from infogaze.evaluation.exact_pass import exact_pass
-from infogaze.evaluation.records import About
+from infogaze.evaluation.records import About, Records
 from infogaze.evaluation.rollouts import roll_out
 
 ROOT = Path(__file__).parents[1]
@@ -159,17 +159,23 @@ def test_shipped_measures_a_bundled_model_over_a_complete_split(side: int, twin:
     assert recipe("shipped.py", "digits", path, *twin).strip().endswith(f"digits, 10 scenes: {row}")
 
 
-def test_twin_names_recorded_looks_again_and_refuses_other_images(tmp_path: Path) -> None:
-    path, run = pictures(tmp_path / "set.npz", 1), tmp_path / "run"
+def evaluated_run(run: Path, data: Path) -> tuple[infogaze.Agent, Split, Records]:
+    """A run of the bundled digits' model with an evaluation on this set, its agent, its test split and what was recorded."""
     agent = infogaze.load("digits")
     infogaze.save(agent, run)
-    test = load_set("arrays", path).test
+    test = load_set("arrays", data).test
     looks = exact_pass(agent, test, 0, 10)
     about = About(
         "infogaze", "digits", 0, "set", "", 10, agent.classes, 7, 20, agent.model.grid, True, False, 0, "CPU", {}
     )  # fmt: skip
     records.begin(run / "evaluation", about)
     records.write(run / "evaluation", looks)
+    return agent, test, looks
+
+
+def test_twin_names_recorded_looks_again_and_refuses_other_images(tmp_path: Path) -> None:
+    path, run = pictures(tmp_path / "set.npz", 1), tmp_path / "run"
+    agent, test, looks = evaluated_run(run, path)
     rows = [looks.right]
     agent.twin = True
     rows.append(exact_pass(agent, test, 0, 10).right)
@@ -186,15 +192,7 @@ def test_twin_names_recorded_looks_again_and_refuses_other_images(tmp_path: Path
 
 def test_second_look_sets_the_recorded_looks_against_one_place(tmp_path: Path) -> None:
     path, run = pictures(tmp_path / "set.npz", 1), tmp_path / "run"
-    agent = infogaze.load("digits")
-    infogaze.save(agent, run)
-    test = load_set("arrays", path).test
-    looks = exact_pass(agent, test, 0, 10)
-    about = About(
-        "infogaze", "digits", 0, "set", "", 10, agent.classes, 7, 20, agent.model.grid, True, False, 0, "CPU", {}
-    )  # fmt: skip
-    records.begin(run / "evaluation", about)
-    records.write(run / "evaluation", looks)
+    agent, test, looks = evaluated_run(run, path)
     row, column = looks.locations[0, 1].tolist()
     episode, sensor = agent.episode(10), infogaze.ImageSensor(test.images, 8)
     for where in (looks.locations[:, 0], torch.tensor([[row, column]] * 10)):
