@@ -41,7 +41,10 @@ class Belief:
 
 
 class BeliefUpdate(nn.Module):
-    """The plain update: one linear layer for the state, one for the features, no memory beside the state."""
+    """The plain update: one linear layer for the state, one for the features, no memory beside the state.
+
+    With `keeping` (ours) the last state is added before the normalisation: LN(h + LeakyReLU(F_h(h) + F_f(f))).
+    """
 
     memory_size = 0
 
