@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from infogaze.cli import main
 from infogaze.commands.bench import flops_per_image
@@ -38,8 +40,6 @@ def test_bench_refuses_a_row_or_a_device_that_is_not_there(capsys: pytest.Captur
 
 
 def test_the_operations_of_phase_1_are_those_of_the_tables() -> None:
-    import torch
-
     settings = preset("cifar10")
     split = Split(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), torch.zeros(4, dtype=torch.int64))
     glimpse = 36 * 64 * 27 + 16 * 128 * 64 * 9 + 4 * 256 * 128 * 9 + 128 * 256 * 4
@@ -50,3 +50,19 @@ def test_the_operations_of_phase_1_are_those_of_the_tables() -> None:
     backward = 2 * forward - 7 * (36 * 64 * 27 + place) - hidden
     counted = flops_per_image("phase 1", settings, split)
     assert counted == pytest.approx(2 * (forward + backward), rel=0.01)
+
+
+def test_a_preset_with_a_twin_is_tested_with_it() -> None:
+    alone = preset("digits")
+    sizes = alone.model
+    split = Split(
+        torch.zeros(2, sizes.channels, sizes.height, sizes.width, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64)
+    )
+
+    def counted(row: str, twin: bool) -> float:
+        return flops_per_image(row, replace(alone, twin=twin), split)
+
+    # A phase 1 is a forward pass over as many looks, and a backward pass of about twice as much.
+    more = counted("test", True) - counted("test", False)
+    assert more == pytest.approx(counted("phase 1", False) / 3, rel=0.2)
+    assert counted("phase 1", True) == counted("phase 1", False)

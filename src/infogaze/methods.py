@@ -45,6 +45,10 @@ METHODS: dict[str, Method] = {
     "gaussian": Method(
         "ours without flows", PHASES, imagining, GainPolicy, sizes=without_flows, imagines=True
     ),
+    "gaussian-no-hindsight": Method(
+        "ours with gains as imagined and without flows",
+        PHASES, imagining, GainPolicy, sizes=lambda config: without_flows(without_hindsight(config)), imagines=True,
+    ),
     "attention": Method(
         "ours with self-attention in R", PHASES, imagining, GainPolicy, sizes=with_attention, imagines=True
     ),

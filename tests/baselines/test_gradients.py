@@ -18,7 +18,7 @@ from tests.baselines.made import LOOKS, OBJECTIVE, batch, drawn, made, reached, 
 from tests.tiny import CONFIG
 
 ALL = ("",)
-OURS = ("infogaze", "no-hindsight", "gaussian", "attention")
+OURS = ("infogaze", "no-hindsight", "gaussian", "gaussian-no-hindsight", "attention")
 IMAGINING = ("posterior.", "decoder.", "log_variance")
 TAUGHT: dict[tuple[str, str], tuple[str, ...]] = {
     **{(name, "recognise"): ("backbone.",) for name in METHODS if name != "cnn"},
@@ -53,14 +53,30 @@ def test_a_method_has_the_parts_it_is_said_to_have_and_no_others(method: str) ->
         "ram": {"controller", "baseline"}, "ram-plus": {"controller", "baseline"}, "discriminative": {"head"},
     }  # fmt: skip
     imagining = {"posterior", "decoder", "log_variance"} if METHODS[method].imagines else set()
-    hindsight = {"hindsight"} if METHODS[method].imagines and method != "no-hindsight" else set()
+    hindsight = {"hindsight"} if METHODS[method].imagines and "no-hindsight" not in method else set()
     assert parts == {"backbone"} | imagining | hindsight | own.get(method, set())
     assert isinstance(model, Model) == METHODS[method].imagines
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_only_methods_named_after_it_go_without_flows_or_hindsight(method: str) -> None:
+    sizes = METHODS[method].sizes(replace(CONFIG, flow_layers=2, hindsight=True))
+    assert sizes.flow_layers == (0 if method.startswith("gaussian") else 2)
+    assert sizes.hindsight == (not method.endswith("no-hindsight"))
+
+
 def test_every_method_begins_a_seed_with_the_same_networks_that_see_and_name() -> None:
     ours = build_for("infogaze", CONFIG, 5).backbone.state_dict()
-    for method in ("no-hindsight", "gaussian", "random", "ram", "ram-plus", "discriminative", "oracle"):
+    for method in (
+        "no-hindsight",
+        "gaussian",
+        "gaussian-no-hindsight",
+        "random",
+        "ram",
+        "ram-plus",
+        "discriminative",
+        "oracle",
+    ):
         theirs = build_for(method, METHODS[method].sizes(CONFIG), 5).backbone.state_dict()
         assert ours.keys() == theirs.keys()
         assert all(torch.equal(ours[name], theirs[name]) for name in ours), method

@@ -160,7 +160,7 @@ def test_what_is_measured_of_a_method_is_what_means_something_for_it(name: str) 
     assert kinds_for(name, ()) == {Records}
     if name == "cnn":
         assert everything == {Records}
-    elif name in {"infogaze", "no-hindsight", "gaussian", "attention"}:
+    elif name in {"infogaze", "no-hindsight", "gaussian", "gaussian-no-hindsight", "attention"}:
         assert everything == set(KINDS.values())
     else:
         assert everything == set(KINDS.values()) - {Latents, Samples}

@@ -230,6 +230,25 @@ def test_flows_are_compared_with_the_gaussian_alone(chapter: Chapter) -> None:
     assert drawing.sentence.startswith("After 2 looks infogaze is 10.0 points ahead of gaussian (95 % interval")
 
 
+def test_flows_are_compared_without_hindsight_too_where_both_were_trained(tmp_path: Path) -> None:
+    counts = (20, 31, 36, 40, 43, 45, 46), (20, 25, 30, 34, 37, 39, 40)
+    plain = [
+        MadeUp("no-hindsight", counts=counts[0], parts=()),
+        MadeUp("gaussian-no-hindsight", counts=counts[1], parts=()),
+    ]
+    drawing = only(by_flows(one_chapter(tmp_path / "plain", *plain)))
+    assert drawing.sentence.startswith(
+        "After 2 looks no-hindsight is 10.0 points ahead of gaussian-no-hindsight (95 % interval"
+    )
+    ours = [MadeUp("infogaze", parts=()), MadeUp("gaussian", parts=())]
+    drawing = only(by_flows(one_chapter(tmp_path / "all", *ours, *plain)))
+    assert "infogaze is 10.0 points ahead of gaussian (" in drawing.sentence
+    assert "no-hindsight is 10.0 points ahead of gaussian-no-hindsight (" in drawing.sentence
+    missing = by_flows(one_chapter(tmp_path / "half", plain[0]))
+    assert isinstance(missing, Missing)
+    assert missing.why == "no run of gaussian and infogaze"
+
+
 def test_a_method_without_a_run_is_named_with_the_command_that_would_train_it(chapter: Chapter) -> None:
     missing = by_attention(chapter)
     assert isinstance(missing, Missing)

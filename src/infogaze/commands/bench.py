@@ -195,6 +195,7 @@ def _agent(settings: Preset, device: torch.device) -> tuple[Agent, Policy]:
         looks=settings.looks,
         samples=settings.samples,
         precision="bfloat16" if device.type == "cuda" else "float32",
+        twin=settings.twin,
     )
     return agent, policy
 

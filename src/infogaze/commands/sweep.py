@@ -44,8 +44,8 @@ class Sweep:
     out: Path
     """Folder of the sweep."""
     methods: str = "all"
-    """Names with commas between, or all: infogaze, no-hindsight, gaussian, attention, random, ram, ram-plus, discriminative, oracle,
-    cnn."""
+    """Names with commas between, or all: infogaze, no-hindsight, gaussian, gaussian-no-hindsight, attention, random, ram, ram-plus,
+    discriminative, oracle, cnn."""
     seeds: int = 3
     """How many, from 0 on."""
     data: str | None = None

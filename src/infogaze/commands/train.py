@@ -33,8 +33,9 @@ from infogaze.weights import load, save
 
 PresetName = Literal["svhn", "cifar10", "cifar10-plus", "cinic10", "cifar100", "tinyimagenet", "digits"]
 MethodName = Literal[
-    "infogaze", "no-hindsight", "gaussian", "attention", "random", "ram", "ram-plus", "discriminative", "oracle", "cnn"
-]
+    "infogaze", "no-hindsight", "gaussian", "gaussian-no-hindsight", "attention",
+    "random", "ram", "ram-plus", "discriminative", "oracle", "cnn",
+]  # fmt: skip
 RecipeName = Literal["paper", "fast", "quickstart", "smoke"]
 
 
@@ -63,8 +64,8 @@ class Train:
     length: float = 1.0
     """Train for this many times the recipe's epochs, in every phase: 0.5 is half as long."""
     method: MethodName = "infogaze"
-    """Ours, or what it is compared with: infogaze, no-hindsight, gaussian, attention, random, ram, ram-plus, discriminative, oracle or
-    cnn."""
+    """Ours, or what it is compared with: infogaze, no-hindsight, gaussian, gaussian-no-hindsight, attention, random, ram, ram-plus,
+    discriminative, oracle or cnn."""
     phases: tuple[int, ...] | None = None
     """Which of the method's phases to run; all if not given."""
     start_from: str | None = None

@@ -82,9 +82,9 @@ def by_flows(chapter: Chapter) -> Drawn:
     """Normalizing flows against a Gaussian posterior."""
     return _with_and_without(
         chapter,
-        "gaussian",
+        ((OURS, "gaussian"), ("no-hindsight", "gaussian-no-hindsight")),
         "flows against a Gaussian posterior",
-        "gaussian is the same model without flow layers: q(z given h) is a Gaussian with a diagonal covariance.",
+        "A gaussian model is the same without flow layers: q(z given h) is a Gaussian with a diagonal covariance.",
     )
 
 
@@ -92,25 +92,26 @@ def by_attention(chapter: Chapter) -> Drawn:
     """With and without self-attention in R."""
     return _with_and_without(
         chapter,
-        "attention",
+        ((OURS, "attention"),),
         "with and without self-attention",
         "attention is the same model with self-attention over the looks so far in the belief's update R.",
     )
 
 
-def _with_and_without(chapter: Chapter, variant: str, title: str, note: str) -> Drawn:
+def _with_and_without(chapter: Chapter, compared: Sequence[tuple[str, str]], title: str, note: str) -> Drawn:
     pairs = [
-        (ours, other)
+        (one, other)
         for preset in chapter.presets
-        if (ours := chapter.of(OURS, preset)) is not None and (other := chapter.of(variant, preset)) is not None
+        for first, second in compared
+        if (one := chapter.of(first, preset)) is not None and (other := chapter.of(second, preset)) is not None
     ]
     if not pairs:
         found = {group.method for group in chapter.groups}
-        return not_trained(*(sorted({OURS, variant} - found) or [variant]))
+        return not_trained(*(sorted({*compared[0]} - found) or compared[0][1:]))
     panel = _accuracy(chapter, [group for pair in pairs for group in pair], _right)
     said = [
-        f"After {looks_said(look)} {difference(ours.name, other.name, lead(_right, ours, other), look)}."
-        for ours, other in pairs
+        f"After {looks_said(look)} {difference(one.name, other.name, lead(_right, one, other), look)}."
+        for one, other in pairs
         for look in told_looks(chapter.looks)
     ]
     return (

@@ -43,6 +43,7 @@ HANDS: dict[str, Hand] = {
     "infogaze": Hand(OURS, "o", width=2.6),
     "no-hindsight": Hand("#8c510a", "p"),
     "gaussian": Hand("#d99a00", "D"),
+    "gaussian-no-hindsight": Hand("#999933", "d"),
     "attention": Hand("#b5578f", "P"),
     "discriminative": Hand("#009e73", "^"),
     "ram-plus": Hand("#0b62a3", "v"),
