@@ -41,9 +41,9 @@ class Hand:
 # Chosen so that each two stay apart for the three kinds of colour blindness; and each has a marker of its own.
 HANDS: dict[str, Hand] = {
     "infogaze": Hand(OURS, "o", width=2.6),
-    "no-hindsight": Hand("#8c510a", "p"),
+    "no-hindsight": Hand("#601800", "p"),
     "gaussian": Hand("#d99a00", "D"),
-    "gaussian-no-hindsight": Hand("#999933", "d"),
+    "gaussian-no-hindsight": Hand("#9c48fc", "d"),
     "attention": Hand("#b5578f", "P"),
     "discriminative": Hand("#009e73", "^"),
     "ram-plus": Hand("#0b62a3", "v"),
