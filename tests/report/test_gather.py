@@ -117,6 +117,15 @@ def test_methods_that_were_trained_otherwise_can_be_compared(tmp_path: Path) -> 
     assert names(chapter) == [("infogaze", 1), ("random", 1)]
 
 
+def test_where_all_that_look_have_a_twin_names_do_without_the_word(tmp_path: Path) -> None:
+    write_run(tmp_path, MadeUp("infogaze", parts=()), twin=True)
+    write_run(tmp_path, MadeUp("oracle", parts=()), twin=True)
+    write_run(tmp_path, MadeUp("cnn", parts=()))
+    (chapter,) = gather([tmp_path])
+    assert names(chapter) == [("infogaze", 1), ("oracle (not deployable)", 1), ("cnn", 1)]
+    assert [group.kind[0] for group in chapter.groups] == ["infogaze (twin)", "oracle (twin)", "cnn"]
+
+
 def test_a_twin_is_said_in_the_name_of_a_group_and_in_what_csv_files_call_it(tmp_path: Path) -> None:
     write_run(tmp_path, MadeUp("infogaze", parts=()), twin=True)
     write_run(tmp_path, MadeUp("oracle", parts=()), twin=True)

@@ -148,6 +148,14 @@ def test_what_was_done_to_images_of_another_size_is_said_at_the_head(
     assert said is None or f". Where the set&#x27;s images have another size, they were {said}" in opening
 
 
+def test_a_twin_that_all_have_is_said_once(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path, MadeUp(name, parts=()), twin=name != "cnn") for name in ("infogaze", "random", "cnn")]
+    write_report(tmp_path / "out", gather(runs), lambda: None, dpi=30)
+    text = (tmp_path / "out" / "index.html").read_text()
+    assert "Every look is taken in mirrored too (a twin), with all methods." in text
+    assert "infogaze is 20.0 points ahead of" in text
+
+
 def test_a_twin_and_how_each_run_was_trained_are_said_wherever_they_are_compared(tmp_path: Path) -> None:
     ours = write_run(tmp_path, MadeUp("infogaze"), twin=True, recipe="c0ffee", hold_out=0.1)
     other = write_run(tmp_path, MadeUp("random"), recipe=recipe_digest("random", RECIPES["fast"]), hold_out=0.0)

@@ -60,7 +60,7 @@ class Group:
     method: str
     preset: str
     name: str
-    """As figures and sentences call it."""
+    """As figures and sentences call it; a twin is said where others have none."""
     runs: tuple[Run, ...]
 
     @property
@@ -70,7 +70,7 @@ class Group:
 
     @property
     def kind(self) -> tuple[str, str]:
-        """Method and preset as CSV files have them; a twin is said there too."""
+        """Method and preset as CSV files have them; a twin is always said there."""
         return f"{self.method} (twin)" if self.twin else self.method, self.preset
 
     def with_measured(self, kind: type[Measurement]) -> tuple[Run, ...]:
@@ -180,6 +180,7 @@ def _require_comparable(runs: tuple[Run, ...]) -> None:
 
 def _groups(runs: tuple[Run, ...]) -> tuple[Group, ...]:
     several = len({run.about.preset for run in runs}) > 1
+    some_twins = len({run.about.twin for run in runs if not run.about.whole}) > 1
     groups = []
     for (method, preset), found in groupby(runs, key=lambda run: (run.about.method, run.about.preset)):
         members = tuple(found)
@@ -192,7 +193,11 @@ def _groups(runs: tuple[Run, ...]) -> tuple[Group, ...]:
             if why := not_one_curve(run.about, after.about):
                 raise EvaluationError(f"{run.folder} and {after.folder} {why}")
         first = members[0].about
-        marks = (preset if several else "", "twin" if first.twin else "", "" if first.deployable else "not deployable")
+        marks = (
+            preset if several else "",
+            "twin" if first.twin and some_twins else "",
+            "" if first.deployable else "not deployable",
+        )
         said = ", ".join(mark for mark in marks if mark)
         groups.append(Group(method, preset, f"{method} ({said})" if said else method, members))
     return tuple(groups)

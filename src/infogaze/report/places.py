@@ -104,9 +104,10 @@ def _maps(chapter: Chapter, groups: tuple[Group, ...], maps: dict[str, Tensor]) 
             )
         bar = figure.colorbar(drawn, ax=list(cells.flat), fraction=0.025, pad=0.01, aspect=25)
         bar.set_label("scenes looked at here, %")
+        mean = "Mean of " if any(len(group.runs) > 1 for group in groups) else ""
         titled(
             figure, f"{chapter.data}: where each policy looks",
-            f"Mean of {seed_counts(groups)}, {chapter.about.scenes} test scenes.",
+            f"{mean}{seed_counts(groups)}, {chapter.about.scenes} test scenes.",
         )  # fmt: skip
         return figure
 

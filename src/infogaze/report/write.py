@@ -115,11 +115,12 @@ def _brought_to_size(chapter: Chapter) -> str:
 
 def _twins(chapter: Chapter) -> str:
     """Which methods see more in the same looks than the others, in a sentence; empty where there are none."""
-    names = [group.name for group in chapter.groups if group.twin]
+    names = [group.name for group in chapter.lookers if group.twin]
     if not names:
         return ""
-    others = " The others do not." if len(names) < len(chapter.groups) else ""
-    return f" {together(names)} {'takes' if len(names) == 1 else 'take'} in every look mirrored too.{others}"
+    if len(names) == len(chapter.lookers):
+        return " Every look is taken in mirrored too (a twin), with all methods."
+    return f" {together(names)} {'takes' if len(names) == 1 else 'take'} in every look mirrored too. The others do not."
 
 
 def _provenance(chapter: Chapter) -> Rows:
