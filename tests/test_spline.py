@@ -159,13 +159,51 @@ def test_extreme_numbers_leave_values_slopes_and_gradients_finite(dtype: torch.d
             assert gradient.isfinite().all()
 
 
+def _extreme(dtype: torch.dtype, elements: int = 30) -> tuple[spline.Knots, Tensor]:
+    """Knots as far apart, and slopes as steep and as flat, as numbers of any size make them; and places within the range."""
+    generator = torch.Generator().manual_seed(0)
+    raw = (torch.randn(200, spline.parameters(5), elements, generator=generator).sign() * 1e4).to(dtype)
+    return spline.knots(raw, 3.0), ((torch.rand(200, elements, generator=generator) * 2 - 1) * 3.0).to(dtype)
+
+
+def _in_float64(curve: spline.Knots) -> spline.Knots:
+    parts = (curve.widths, curve.heights, curve.slopes)
+    return spline.Knots(*(tuple(value.double() for value in part) for part in parts), curve.bound)
+
+
+def _by_bisection(y: Tensor, curve: spline.Knots) -> Tensor:
+    """The x with f(x) = y, by halving the range a hundred times."""
+    low, high = torch.full_like(y, -curve.bound), torch.full_like(y, curve.bound)
+    for _ in range(100):
+        middle = (low + high) / 2
+        below = spline.forward(middle, curve)[0] < y
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    return (low + high) / 2
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_extreme_numbers_never_leave_the_range(dtype: torch.dtype) -> None:
-    generator = torch.Generator().manual_seed(0)
-    raw = (torch.randn(200, spline.parameters(5), 30, generator=generator).sign() * 1e4).to(dtype)
-    x = ((torch.rand(200, 30, generator=generator) * 2 - 1) * 3.0).to(dtype)
-    curve = spline.knots(raw, 3.0)
+    curve, x = _extreme(dtype)
     y, _ = spline.forward(x, curve)
     # Bins are added up one by one in float32, so the last knot may lie a few units in the last place off.
     assert (y.abs() <= 3.0 + 1e-5).all()
     assert (spline.inverse(x, curve).abs() <= 3.0 + 1e-5).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_forward_and_inverse_are_those_of_float64_at_extreme_numbers(dtype: torch.dtype) -> None:
+    curve, x = _extreme(dtype)
+    precise = _in_float64(curve)
+    y, log_slope = spline.forward(x.double(), precise)
+    # The knots are added up in float32: where the curve is steep, that moves y by as much more.
+    assert ((spline.forward(x, curve)[0] - y).abs() <= 4e-6 * (1 + log_slope.exp())).all()
+    torch.testing.assert_close(spline.inverse(x, curve).double(), spline.inverse(x.double(), precise), rtol=2e-7, atol=2e-7)
+
+
+@given(BINS, st.floats(0.0, 1e4), SEEDS, BOUNDS)
+def test_the_inverse_finds_what_bisection_finds(bins: int, spread: float, seed: int, bound: float) -> None:
+    curve, y = _knots(bins, 5, spread, seed, bound), _inputs(5, seed, bound).clamp(-bound, bound)
+    x = _by_bisection(y, curve)
+    _, log_slope = spline.forward(x, curve)
+    # As far as f tells neighbouring x apart: where it is flat, not well.
+    assert ((spline.inverse(y, curve) - x).abs() <= 1e-13 * bound * (1 + (-log_slope).exp())).all()

@@ -77,16 +77,29 @@ def forward(x: Float[Tensor, "*batch"], spline: Knots) -> tuple[Float[Tensor, "*
 
 
 def inverse(y: Float[Tensor, "*batch"], spline: Knots) -> Float[Tensor, "*batch"]:
-    """The x with f(x) = y: the root of a quadratic within its bin."""
+    """The x with f(x) = y, in float64 inside.
+
+    In the bin, with t the share of its height below y and u = xi / (1 - xi), f(x) = y is a quadratic in u whose coefficients of the
+    second and zeroth power have opposite signs:
+
+        (1 - t) s u^2 + ((1 - t) slope_left - t slope_right) u - t s = 0.
+
+    So its discriminant is a sum of squares, and its one positive root loses no digits. Where the spline is flat, a rounding of a knot in
+    float32 would move x by thousands of times as much; hence float64.
+    """
     inside = y.abs() < spline.bound
-    bin = _bin(torch.where(inside, y, 0.0), spline, spline.heights)
-    s, rise = bin.height / bin.width, bin.value - bin.bottom
-    bend = rise * (bin.slope_left + bin.slope_right - 2.0 * s)
-    a = bin.height * (s - bin.slope_left) + bend
-    b = bin.height * bin.slope_left - bend
-    c = -s * rise
-    xi = 2.0 * c / (-b - torch.sqrt((b.square() - 4.0 * a * c).clamp(min=0.0)))
-    return torch.where(inside, bin.left + xi * bin.width, y)
+    precise = Knots(*(tuple(part.double() for part in parts) for parts in (spline.widths, spline.heights, spline.slopes)), spline.bound)
+    bin = _bin(torch.where(inside, y, 0.0).double(), precise, precise.heights)
+    s = bin.height / bin.width
+    t = ((bin.value - bin.bottom) / bin.height).clamp(0.0, 1.0)
+    half = 0.5 * ((1.0 - t) * bin.slope_left - t * bin.slope_right)
+    root = torch.sqrt(half.square() + t * (1.0 - t) * s.square())
+    # The root as a ratio of two numbers that are not negative, neither of them a difference.
+    over = torch.where(half >= 0.0, t * s, root - half)
+    under = torch.where(half >= 0.0, half + root, (1.0 - t) * s)
+    xi = over / (over + under)
+    kind = torch.promote_types(y.dtype, spline.widths[0].dtype)
+    return torch.where(inside, bin.left + xi * bin.width, y.double()).to(kind)
 
 
 @dataclass(frozen=True)
