@@ -21,6 +21,7 @@ from infogaze.cli import COMMANDS, _parse, command, main
 from infogaze.data.options import Options
 from infogaze.data.reading import in_memory
 from infogaze.data.registry import read_set
+from infogaze.errors import InfogazeError
 from infogaze.methods import METHODS, build_for
 from infogaze.presets import PRESETS
 from infogaze.refusals import one_line, refusal
@@ -186,6 +187,24 @@ def test_an_error_of_a_kind_not_known_is_told_in_the_parsers_words() -> None:
     assert (
         refusal("╭─ Odd ──╮\n│ \x1b[1mTwo\x1b[0m   │\n│ lines. │\n╰────────╯\n", "infogaze look") == "Odd: Two lines."
     )
+
+
+def test_a_bug_of_ours_shows_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    for bug in (ValueError("zip() argument 2 is shorter"), OSError("odd"), RuntimeError("shapes")):
+
+        def broken(self: object, bug: Exception = bug) -> None:
+            raise bug
+
+        monkeypatch.setattr(command("data"), "run", broken)
+        with pytest.raises(type(bug), match=str(bug).replace("(", r"\(").replace(")", r"\)")):
+            main(["data", "list"])
+
+
+def test_debug_shows_the_traceback_of_what_a_user_can_mend_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "nowhere" in refused(capsys, "look", "nowhere.png")
+    for call in (["--debug", "look", "nowhere.png"], ["look", "nowhere.png", "--debug"]):
+        with pytest.raises(InfogazeError, match="nowhere"):
+            main(call)
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:

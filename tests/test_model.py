@@ -45,9 +45,14 @@ def test_any_sizes_that_fit_run_and_the_others_are_refused(
         ({"channels": 0}, "channels is 0"),
         ({"flow_layers": -1}, "flow_layers is -1"),
         ({"glimpse_widths": (4, 4)}, "2 convolutions of 3x3 .* need a glimpse of at least 5 pixels, not 4"),
-        ({"glimpse_widths": (0,)}, "each must be at least 1"),
+        ({"glimpse_widths": (0,)}, r"glimpse_widths are \(0,\)"),
         ({"spline_bound": 0.0}, "spline_bound is 0.0"),
         ({"stride": 0}, "stride is 0"),
+        ({"belief_size": 10**9}, "belief_size is 1000000000"),
+        ({"flow_layers": 100_000}, "flow_layers is 100000"),
+        ({"glimpse_widths": (4,) * 1000}, "glimpse_widths are 1000"),
+        ({"height": 10**9, "width": 10**9}, "height is 1000000000"),
+        ({"height": 100_000, "width": 100_000}, "2499900001 places"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused_at_construction(change: dict[str, object], words: str) -> None:

@@ -73,7 +73,7 @@ def test_grids_of_the_paper_are_seven_by_seven() -> None:
 @pytest.mark.parametrize("value", [0, -1, -8])
 def test_sizes_below_one_are_refused_by_name(name: str, value: int) -> None:
     sizes = {"height": 12, "width": 12, "glimpse": 4, "stride": 2, name: value}
-    with pytest.raises(ValueError, match=rf"{name} is {value}; it must be at least 1"):
+    with pytest.raises(ValueError, match=rf"{name} is {value}; .* 1 "):
         GlimpseGrid(**sizes)
 
 

@@ -11,7 +11,9 @@ from safetensors.torch import load_file, save_file
 
 import infogaze
 from infogaze import Agent, ImageSensor, Model, ModelFolderError
-from infogaze.weights import bundled, write_whole
+from infogaze.errors import InfogazeError
+from infogaze.files import write_whole
+from infogaze.weights import bundled
 from tests.tiny import CONFIG, WITH_HINDSIGHT, tiny_agent
 
 
@@ -248,7 +250,7 @@ def test_a_file_that_could_not_be_written_leaves_nothing_beside_it(
 
     write_whole(tmp_path / "kept", b"old")
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(InfogazeError, match="kept: .*disk is full"):
         write_whole(tmp_path / "kept", b"new")
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
     assert (tmp_path / "kept").read_bytes() == b"old"

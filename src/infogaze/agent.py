@@ -16,6 +16,7 @@ from torch import Tensor
 
 from infogaze.belief import Belief
 from infogaze.data.options import Fit
+from infogaze.errors import InfogazeError
 from infogaze.features import to_pixels
 from infogaze.methods import method as method_named
 from infogaze.model import ModelConfig, Recogniser
@@ -75,7 +76,7 @@ class Agent:
         self.config = config
         """The sizes the model was built from; an agent around a model of the user's own has none, and cannot be saved."""
         if config is not None and len(self.classes) != config.classes:
-            raise ValueError(f"{len(self.classes)} class names for a model of {config.classes} classes")
+            raise InfogazeError(f"{len(self.classes)} class names for a model of {config.classes} classes")
 
     @property
     def policy(self) -> Policy:
@@ -99,16 +100,16 @@ class Agent:
         as many looks as there are places where these are fewer.
         """
         if batch < 1:
-            raise ValueError(f"batch is {batch}; it must be at least 1")
+            raise InfogazeError(f"batch is {batch}; it must be at least 1")
         budget = min(self.looks, self.model.grid.places) if budget is None else budget
         if budget < 1:
-            raise ValueError(f"budget is {budget}; it must be at least 1 look")
+            raise InfogazeError(f"budget is {budget}; it must be at least 1 look")
         if isinstance(seed, int | np.integer):
             seeds = scene_seeds(int(seed), batch)
         else:
             seeds = torch.as_tensor(seed, dtype=torch.int64)
             if seeds.shape != (batch,):
-                raise ValueError(f"{seeds.numel()} seeds for {batch} scenes; give one a scene, or one for all")
+                raise InfogazeError(f"{seeds.numel()} seeds for {batch} scenes; give one a scene, or one for all")
         policy = self.policy if policy is None else policy
         cast = torch.autocast(self.model.device.type, torch.bfloat16, enabled=self.precision == "bfloat16")
         channels = None if self.config is None else self.config.channels
@@ -287,7 +288,7 @@ class Episode:
     def _locations(self, at: Location) -> Tensor:
         locations = tensor_of(at).to(self._seeds.device)
         if locations.shape not in {(2,), (self.batch, 2)}:
-            raise ValueError(
+            raise InfogazeError(
                 f"a location has shape {tuple(locations.shape)}; (2,) or ({self.batch}, 2) is allowed: row, column"
             )
         grid = self._model.grid
@@ -300,12 +301,12 @@ class Episode:
         channels = self._channels if self._channels is not None or len(shape) != 4 else shape[1]
         if shape != (self.batch, channels, side, side):
             expected = f"({self.batch}, {'channels' if channels is None else channels}, {side}, {side})"
-            raise ValueError(f"glimpses have shape {shape}; {expected} is expected")
+            raise InfogazeError(f"glimpses have shape {shape}; {expected} is expected")
         glimpse = glimpse.to(self._seeds.device)
         if glimpse.dtype == torch.uint8:
             return to_pixels(glimpse)
         if not glimpse.is_floating_point():
-            raise ValueError(f"glimpses are {glimpse.dtype}; uint8, or float in [0, 1], is expected")
+            raise InfogazeError(f"glimpses are {glimpse.dtype}; uint8, or float in [0, 1], is expected")
         if not bool(((glimpse >= 0) & (glimpse <= 1)).all()):
-            raise ValueError("float glimpses must lie in [0, 1] with no NaN; give uint8 for 0 to 255")
+            raise InfogazeError("float glimpses must lie in [0, 1] with no NaN; give uint8 for 0 to 255")
         return to_pixels(glimpse.float())

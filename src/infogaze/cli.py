@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 import tyro
 
 from infogaze import __version__
+from infogaze.errors import InfogazeError
 from infogaze.refusals import refusal
 
 
@@ -45,8 +46,13 @@ def command(name: str) -> type[Command]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command. Wrong values end in one line on standard error and exit code 2, Ctrl-C in 130, a reader that leaves in 141."""
+    """Run a command. What a user can mend ends in one line on standard error and exit code 2, Ctrl-C in 130, a reader that leaves in 141.
+
+    Any other error is a bug of ours and shows its traceback; `--debug`, anywhere in the call, shows it of every error.
+    """
     given = sys.argv[1:] if arguments is None else list(arguments)
+    debug = "--debug" in given
+    given = [argument for argument in given if argument != "--debug"]
     try:
         if given[:1] == ["--version"]:
             print(f"infogaze {__version__}")
@@ -55,7 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:  # as in `infogaze train --help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to write at exit goes nowhere
         raise SystemExit(141) from None  # as a shell has it for SIGPIPE
-    except (ValueError, OSError) as error:
+    except InfogazeError as error:
+        if debug:
+            raise
         print(f"infogaze: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
@@ -65,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _parse(arguments: list[str]) -> Command:
     if not arguments:
-        raise ValueError(f"no command is given; there are {', '.join(COMMANDS)}")
+        raise InfogazeError(f"no command is given; there are {', '.join(COMMANDS)}")
     name, *options = arguments
     if name in COMMANDS:
         return _filled_in(name, options)
@@ -74,10 +82,10 @@ def _parse(arguments: list[str]) -> Command:
             {name: command(name) for name in COMMANDS},
             prog="infogaze",
             description="Classify a scene that is never seen whole, by looking where the expected information gain is largest. "
-            "`infogaze --version` says which version this is.",
+            "`infogaze --version` says which version this is; --debug in any call shows the traceback of an error.",
             args=arguments,
         )
-    raise ValueError(f"no command is called {name!r}; there are {', '.join(COMMANDS)}, and --help and --version")
+    raise InfogazeError(f"no command is called {name!r}; there are {', '.join(COMMANDS)}, and --help and --version")
 
 
 def _filled_in(name: str, options: list[str]) -> Command:
@@ -91,7 +99,7 @@ def _filled_in(name: str, options: list[str]) -> Command:
     # Once more, for its words: drawn as wide as the terminal, values would be broken in two.
     with contextlib.redirect_stderr(io.StringIO()) as said, _endless_lines(), contextlib.suppress(SystemExit):
         tyro.cli(command(name), prog=program, args=options)
-    raise ValueError(refusal(said.getvalue(), program))
+    raise InfogazeError(refusal(said.getvalue(), program))
 
 
 @contextlib.contextmanager

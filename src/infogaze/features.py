@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor, nn
 
+from infogaze.errors import InfogazeError
 from infogaze.sensing import GlimpseGrid
 
 
@@ -33,7 +34,7 @@ class GlimpseFeatures(nn.Module):
         super().__init__()
         last = grid.glimpse - 2 * len(widths)
         if last < 1:
-            raise ValueError(
+            raise InfogazeError(
                 f"{len(widths)} convolutions of 3x3 need a glimpse of at least {2 * len(widths) + 1} pixels, "
                 f"not {grid.glimpse}"
             )

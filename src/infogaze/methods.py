@@ -11,6 +11,7 @@ from infogaze.baselines.attention import with_attention
 from infogaze.baselines.gaussian import without_flows
 from infogaze.baselines.no_hindsight import without_hindsight
 from infogaze.baselines.oracle import Oracle
+from infogaze.errors import InfogazeError
 from infogaze.model import ModelConfig, Recogniser, imagining, recognising, seeded
 from infogaze.policies import GainPolicy, Policy, RandomPolicy
 from infogaze.training.phases import Phase
@@ -78,7 +79,7 @@ METHODS: dict[str, Method] = {
 def method(name: str) -> Method:
     """The method of this name."""
     if name not in METHODS:
-        raise ValueError(f"no method is called {name!r}; there are {', '.join(METHODS)}")
+        raise InfogazeError(f"no method is called {name!r}; there are {', '.join(METHODS)}")
     return METHODS[name]
 
 

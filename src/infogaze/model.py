@@ -14,6 +14,7 @@ from infogaze.backbone import Backbone, GlimpseBackbone
 from infogaze.belief import AttentiveBeliefUpdate, Belief, BeliefUpdate
 from infogaze.classifier import Classifier
 from infogaze.decoder import Decoder
+from infogaze.errors import InfogazeError
 from infogaze.features import GlimpseFeatures
 from infogaze.gain import Criterion, class_entropy, expected_information_gain
 from infogaze.hindsight import Hindsight
@@ -24,6 +25,9 @@ R = TypeVar("R", bound="Recogniser")
 
 _ELEMENTS_AT_ONCE, _ON_CUDA = 1 << 26, 1 << 29
 """How many hidden elements a lookahead may hold at once: 256 MiB in float32 on the CPU. Larger ones are done in pieces."""
+
+_WIDEST, _DEEPEST = 65_536, 64
+"""The largest size and the most layers of a kind that a model may have: sizes may be read from a stranger's file."""
 
 
 @dataclass(frozen=True)
@@ -66,25 +70,22 @@ class ModelConfig:
     """Whether gains are corrected by what looks turned out to be worth in phase 3; the paper's are not."""
 
     def __post_init__(self) -> None:
-        positive = ("channels", "feature_size", "belief_size", "latent_size", "spline_bins")
-        for name in positive:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.classes < 2:
-            raise ValueError(f"classes is {self.classes}; it must be at least 2")
-        for name in ("flow_layers", "attention_hops", "glimpse_residuals"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0")
-        if self.spline_bins > 500:
-            raise ValueError(
-                f"spline_bins is {self.spline_bins}; it must be at most 500, each bin has a smallest width"
-            )
+        ranges = {
+            "channels": (1, 1024), "classes": (2, _WIDEST), "feature_size": (1, _WIDEST), "belief_size": (1, _WIDEST),
+            "latent_size": (1, _WIDEST), "flow_layers": (0, _DEEPEST), "spline_bins": (1, 500), "attention_hops": (0, _DEEPEST),
+            "glimpse_residuals": (0, _DEEPEST),
+        }  # fmt: skip
+        for name, (least, most) in ranges.items():
+            if not least <= getattr(self, name) <= most:
+                raise InfogazeError(f"{name} is {getattr(self, name)}; it must be from {least} to {most}")
+        if len(self.glimpse_widths) > _DEEPEST:
+            raise InfogazeError(f"glimpse_widths are {len(self.glimpse_widths)}; at most {_DEEPEST} are allowed")
         if not self.spline_bound > 0.0:
-            raise ValueError(f"spline_bound is {self.spline_bound}; it must be above 0")
-        if any(width < 1 for width in self.glimpse_widths):
-            raise ValueError(f"glimpse_widths are {self.glimpse_widths}; each must be at least 1")
+            raise InfogazeError(f"spline_bound is {self.spline_bound}; it must be above 0")
+        if not all(1 <= width <= _WIDEST for width in self.glimpse_widths):
+            raise InfogazeError(f"glimpse_widths are {self.glimpse_widths}; each must be from 1 to {_WIDEST}")
         if 2 * len(self.glimpse_widths) >= self.glimpse:
-            raise ValueError(
+            raise InfogazeError(
                 f"{len(self.glimpse_widths)} convolutions of 3x3 (glimpse_widths) need a glimpse of at least "
                 f"{2 * len(self.glimpse_widths) + 1} pixels, not {self.glimpse}"
             )

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from infogaze.belief import Belief
+from infogaze.errors import InfogazeError
 from infogaze.gain import CRITERIA
 from infogaze.model import Model, Recogniser
 from infogaze.noise import SceneNoise
@@ -47,9 +48,9 @@ class GainPolicy:
 
     def __post_init__(self) -> None:
         if self.samples < 1:
-            raise ValueError(f"samples is {self.samples}; it must be at least 1")
+            raise InfogazeError(f"samples is {self.samples}; it must be at least 1")
         if self.criterion not in CRITERIA:
-            raise ValueError(f"no criterion is called {self.criterion!r}; there are {', '.join(CRITERIA)}")
+            raise InfogazeError(f"no criterion is called {self.criterion!r}; there are {', '.join(CRITERIA)}")
 
     def __call__(self, model: Model, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
         """Imagine, look ahead, take the largest."""

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -76,8 +77,11 @@ class MaskedLinear(nn.Linear):
 
     def __init__(self, inputs: Sequence[int], outputs: Sequence[int], *, strict: bool) -> None:
         super().__init__(len(inputs), len(outputs))
-        allowed = torch.tensor(inputs)[None, :] + int(strict) <= torch.tensor(outputs)[:, None]
-        self.register_buffer("mask", allowed, persistent=False)
+        given, taken = torch.tensor(inputs), torch.tensor(outputs)
+        self.register_buffer("mask", given[None, :] + int(strict) <= taken[:, None], persistent=False)
+        seen = np.searchsorted(np.sort(inputs), outputs, side="left" if strict else "right")
+        self.allowed = int(seen.sum())
+        """How many weights there are but for the forbidden ones."""
 
     def forward(self, input: Float[Tensor, "*batch in"]) -> Float[Tensor, "*batch out"]:
         """The linear map with the forbidden weights left out."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from infogaze.errors import InfogazeError
 from infogaze.model import ModelConfig
 
 
@@ -82,5 +83,5 @@ PRESETS: dict[str, Preset] = {settings.name: settings for settings in _ALL}
 def preset(name: str) -> Preset:
     """The preset of this name."""
     if name not in PRESETS:
-        raise ValueError(f"no preset is called {name!r}; there are {', '.join(PRESETS)}")
+        raise InfogazeError(f"no preset is called {name!r}; there are {', '.join(PRESETS)}")
     return PRESETS[name]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from infogaze.agent import Agent
 from infogaze.data.pictures import fit_picture, open_picture, pixels_of
+from infogaze.errors import InfogazeError
 
 
 def sample_picture() -> Path:
@@ -23,9 +24,9 @@ def read_scene(path: Path | str, agent: Agent) -> UInt8[Tensor, "C H W"]:
     grid = agent.model.grid
     channels = 3 if agent.config is None else agent.config.channels
     if channels not in {1, 3}:
-        raise ValueError(f"this model takes {channels} channels; a picture has 1 or 3")
+        raise InfogazeError(f"this model takes {channels} channels; a picture has 1 or 3")
     picture = open_picture(Path(path))
     if min(picture.size) < grid.glimpse:
         width, height = picture.size
-        raise ValueError(f"{path}: {height}x{width} pixels, smaller than a glimpse of {grid.glimpse}x{grid.glimpse}")
+        raise InfogazeError(f"{path}: {height}x{width} pixels, smaller than a glimpse of {grid.glimpse}x{grid.glimpse}")
     return torch.tensor(fit_picture(pixels_of(picture, channels), (grid.height, grid.width), agent.fit))

@@ -11,8 +11,12 @@ import torch
 from jaxtyping import Bool, Float, Int, Num, Shaped
 from torch import Tensor
 
+from infogaze.errors import InfogazeError
+
 Location = Num[Tensor, "B 2"] | Num[Tensor, "2"] | np.ndarray | Sequence[float] | Sequence[Sequence[float]]
 """Row and column of a glimpse's top-left pixel: one for all scenes, or one for each."""
+
+_LONGEST_SIDE, _MOST_PLACES = 1 << 20, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -30,14 +34,21 @@ class GlimpseGrid:
 
     def __post_init__(self) -> None:
         for name in ("height", "width", "glimpse", "stride"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+            if not 1 <= getattr(self, name) <= _LONGEST_SIDE:
+                raise InfogazeError(f"{name} is {getattr(self, name)}; it must be from 1 to {_LONGEST_SIDE}")
         if self.glimpse > min(self.height, self.width):
-            raise ValueError(f"a glimpse of {self.glimpse} pixels does not fit a scene of {self.height}x{self.width}")
+            raise InfogazeError(
+                f"a glimpse of {self.glimpse} pixels does not fit a scene of {self.height}x{self.width}"
+            )
         if self.places < 2:
-            raise ValueError(
+            raise InfogazeError(
                 f"a stride of {self.stride} with a glimpse of {self.glimpse} leaves one place on a scene of "
                 f"{self.height}x{self.width}: there is no grid to choose from"
+            )
+        if self.places > _MOST_PLACES:
+            raise InfogazeError(
+                f"a stride of {self.stride} makes {self.places} places on a scene of {self.height}x{self.width}; at most "
+                f"{_MOST_PLACES} are allowed"
             )
 
     @property
@@ -93,7 +104,7 @@ def require_inside(locations: Num[Tensor, "*batch 2"], last_row: int, last_col: 
     inside = ((locations >= 0) & (locations <= torch.tensor([last_row, last_col], device=locations.device))).all(-1)
     if not bool(inside.all()):
         row, col = locations[~inside][0].tolist()
-        raise ValueError(
+        raise InfogazeError(
             f"location ({row:g}, {col:g}) leaves the scene: rows 0 to {last_row} and columns 0 to {last_col} are allowed"
         )
 
@@ -155,10 +166,12 @@ class ImageSensor:
     def __init__(self, images: Tensor | np.ndarray, glimpse: int) -> None:
         images = tensor_of(images)
         if images.dim() != 4:
-            raise ValueError(f"images have shape {tuple(images.shape)}; (scenes, channels, height, width) is expected")
+            raise InfogazeError(
+                f"images have shape {tuple(images.shape)}; (scenes, channels, height, width) is expected"
+            )
         batch, _, height, width = images.shape
         if not 1 <= glimpse <= min(height, width):
-            raise ValueError(f"a glimpse of {glimpse} pixels does not fit images of {height}x{width}")
+            raise InfogazeError(f"a glimpse of {glimpse} pixels does not fit images of {height}x{width}")
         self._images = images
         self._glimpse = glimpse
         self.reads: Int[Tensor, "B H W"] = torch.zeros(batch, height, width, dtype=torch.int64, device=images.device)
@@ -171,7 +184,7 @@ class ImageSensor:
         scenes, _, height, width = self._images.shape
         where = tensor_of(where).to(self._images.device)
         if where.shape != (scenes, 2):
-            raise ValueError(
+            raise InfogazeError(
                 f"locations have shape {tuple(where.shape)}; ({scenes}, 2) is expected, one for each image"
             )
         require_inside(where, height - self._glimpse, width - self._glimpse)

@@ -35,6 +35,13 @@ class Knots:
     """At the K - 1 inner knots, positive."""
     bound: float
 
+    def double(self) -> Knots:
+        """The same in float64."""
+        widths, heights, slopes = (
+            tuple(value.double() for value in part) for part in (self.widths, self.heights, self.slopes)
+        )
+        return Knots(widths, heights, slopes, self.bound)
+
 
 def parameters(bins: int) -> int:
     """How many free numbers a spline of this many bins has."""
@@ -88,7 +95,7 @@ def inverse(y: Float[Tensor, "*batch"], spline: Knots) -> Float[Tensor, "*batch"
     float32 would move x by thousands of times as much; hence float64.
     """
     inside = y.abs() < spline.bound
-    precise = Knots(*(tuple(part.double() for part in parts) for parts in (spline.widths, spline.heights, spline.slopes)), spline.bound)
+    precise = spline.double()
     bin = _bin(torch.where(inside, y, 0.0).double(), precise, precise.heights)
     s = bin.height / bin.width
     t = ((bin.value - bin.bottom) / bin.height).clamp(0.0, 1.0)

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from infogaze.errors import InfogazeError
+
 
 @runtime_checkable
 class Progress(Protocol):
@@ -52,7 +54,7 @@ class Confident:
 
     def __post_init__(self) -> None:
         if not 0.0 < self.probability <= 1.0:
-            raise ValueError(f"probability is {self.probability}; it must be above 0 and at most 1")
+            raise InfogazeError(f"probability is {self.probability}; it must be above 0 and at most 1")
 
     def __call__(self, episode: Progress) -> Bool[Tensor, " B"]:
         """Compare the largest probability."""
@@ -67,11 +69,11 @@ class LittleToGain:
 
     def __post_init__(self) -> None:
         if self.nats < 0.0:
-            raise ValueError(f"nats is {self.nats}; it must be at least 0")
+            raise InfogazeError(f"nats is {self.nats}; it must be at least 0")
 
     def __call__(self, episode: Progress) -> Bool[Tensor, " B"]:
         """Compare the largest gain among the candidates."""
         if not episode.has_map:
-            raise ValueError("LittleToGain needs a policy with a map of gains; this one chooses its looks without")
+            raise InfogazeError("LittleToGain needs a policy with a map of gains; this one chooses its looks without")
         left = episode.next_gain.masked_fill(~episode.candidates, -torch.inf)
         return left.flatten(1).amax(1) < self.nats

@@ -19,6 +19,7 @@ from pathlib import Path
 from infogaze.evaluation import records
 from infogaze.evaluation.measuring import kinds_for
 from infogaze.evaluation.records import EvaluationError, Judged, Measurement
+from infogaze.files import make_folder
 from infogaze.methods import METHODS
 from infogaze.training.three_phases import RECOGNISE
 from infogaze.weights import ModelFolderError, weights_digest
@@ -128,7 +129,7 @@ def carry_out(
     asked_to_stop: Callable[[], bool],
 ) -> None:
     """Run what is not done, so many at a time, each as soon as what it needs is there. Output goes to a file a job."""
-    logs.mkdir(parents=True, exist_ok=True)
+    make_folder(logs)
     done = {job.name for job in work if job.done()}
     waiting = [job for job in work if job.name not in done]
     running: dict[str, tuple[Job, subprocess.Popen[bytes]]] = {}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import asdict
+import re
+from collections import Counter
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, get_args
 
 import torch
 from safetensors import SafetensorError
@@ -18,16 +19,54 @@ from torch import Tensor
 
 from infogaze.agent import Agent
 from infogaze.data.options import Fit
+from infogaze.errors import InfogazeError
+from infogaze.files import make_folder, read_json, read_whole, write_json, write_whole
 from infogaze.methods import build_for
 from infogaze.model import ModelConfig, Recogniser
 from infogaze.posterior import MaskedLinear
+from infogaze.typed import from_plain, to_plain
 
 FORMAT = 1
 _WEIGHTS = "model.safetensors"
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\.safetensors")
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
-class ModelFolderError(ValueError):
+class ModelFolderError(InfogazeError):
     """A folder that holds no usable model; the message is one line that says which file and why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What `model.json` says. It may come from a stranger, so every field has its range, and weights lie in the folder itself."""
+
+    format: int
+    method: str = "infogaze"
+    model: ModelConfig
+    looks: int
+    samples: int
+    twin: bool = False
+    fit: Fit = "crop"
+    classes: tuple[str, ...]
+    weights: dict[str, str]
+    """SHA-256 of each file."""
+
+    def __post_init__(self) -> None:
+        for name, most in (("looks", 1_000_000), ("samples", 100_000)):
+            if not 1 <= getattr(self, name) <= most:
+                raise InfogazeError(f"{name} is {getattr(self, name)}; it must be from 1 to {most}")
+        if len(self.classes) != self.model.classes:
+            raise InfogazeError(f"classes has {len(self.classes)} names for a model of {self.model.classes} classes")
+        for name, count in Counter(self.classes).items():
+            if count > 1:
+                raise InfogazeError(f"classes has {name!r} {count} times")
+        for name, digest in self.weights.items():
+            if not _FILE_NAME.fullmatch(name):
+                raise InfogazeError(
+                    f"weights names {name!r}; a file of the folder itself is allowed, such as {_WEIGHTS}"
+                )
+            if not _DIGEST.fullmatch(digest):
+                raise InfogazeError(f"weights has {digest!r} for {name}; a SHA-256 digest is allowed")
 
 
 def bundled() -> list[str]:
@@ -57,25 +96,24 @@ def save(
     The weights are one file, or as many as it takes to keep each to about `largest_file` bytes; a tensor is never split.
     """
     if agent.config is None:
-        raise ValueError("an agent around a model of one's own has no config, so it cannot be saved as a folder")
+        raise InfogazeError("an agent around a model of one's own has no config, so it cannot be saved as a folder")
     tensors = {name: _stored(value, dtype) for name, value in _packed(agent.model).items()}
     files = {name: tensors_to_bytes(part) for name, part in _in_files(tensors, largest_file).items()}
-    description = {
-        "format": FORMAT,
-        "method": agent.method,
-        "model": asdict(agent.config),
-        "looks": agent.looks,
-        "samples": agent.samples,
-        "twin": agent.twin,
-        "fit": agent.fit,
-        "classes": list(agent.classes),
-        "weights": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
-    }
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    description = Description(
+        format=FORMAT,
+        method=agent.method,
+        model=agent.config,
+        looks=agent.looks,
+        samples=agent.samples,
+        twin=agent.twin,
+        fit=agent.fit,
+        classes=agent.classes,
+        weights={name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
+    )
+    folder = make_folder(Path(folder))
     for name, data in files.items():
         write_whole(folder / name, data)
-    write_whole(folder / "model.json", (json.dumps(description, indent=1) + "\n").encode())
+    write_json(folder / "model.json", to_plain(description))
     for old in {*folder.glob("model.safetensors"), *folder.glob("model-*-of-*.safetensors")}:
         if old.name not in files:
             old.unlink()
@@ -83,7 +121,7 @@ def save(
 
 def weights_digest(folder: Path) -> str:
     """One digest for all weights of a model folder, as its description gives them; the files themselves are not read."""
-    digests = _description(folder / "model.json").get("weights")
+    digests = _description(folder / "model.json").weights
     return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
 
 
@@ -99,78 +137,69 @@ def _in_files(tensors: dict[str, Tensor], largest: int | None) -> dict[str, dict
     return {f"model-{number}-of-{len(parts)}.safetensors": part for number, part in enumerate(parts, 1)}
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that a reader sees the old one or the new one, never a part."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        with partial.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise
-
-
 def _stored(value: Tensor, dtype: torch.dtype) -> Tensor:
     return value.detach().to("cpu", dtype if value.is_floating_point() else value.dtype).contiguous()
 
 
-def _masks(model: Recogniser) -> dict[str, Tensor]:
-    return {f"{name}.weight": part.mask for name, part in model.named_modules() if isinstance(part, MaskedLinear)}
+def _masked(model: Recogniser) -> dict[str, MaskedLinear]:
+    return {name: part for name, part in model.named_modules() if isinstance(part, MaskedLinear)}
 
 
 def _packed(model: Recogniser) -> dict[str, Tensor]:
     """The state with only those masked weights that are ever used, as a vector."""
-    masks = _masks(model)
+    masks = {f"{name}.weight": part.mask for name, part in _masked(model).items()}
     return {name: value[masks[name]] if name in masks else value for name, value in model.state_dict().items()}
 
 
 def _load(folder: Path, device: torch.device | str) -> Agent:
-    description = _description(folder / "model.json")
-    try:
-        config = ModelConfig(
-            **{**description["model"], "glimpse_widths": tuple(description["model"]["glimpse_widths"])}
-        )
-        classes, looks, samples = description["classes"], int(description["looks"]), int(description["samples"])
-        method, twin = description.get("method", "infogaze"), bool(description.get("twin", False))
-        fit = description.get("fit", "crop")
-        if fit not in get_args(Fit):
-            raise ValueError(f"fit is {fit!r}")
-        model = build_for(method, config)
-        agent = Agent(model, classes, looks=looks, samples=samples, config=config, method=method, twin=twin, fit=fit)
-        digests = dict(description["weights"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ModelFolderError(f"{folder / 'model.json'}: not a valid description of a model: {error}") from None
+    path = folder / "model.json"
+    description = _description(path)
     tensors: dict[str, Tensor] = {}
-    for name, digest in digests.items():
+    for name, digest in description.weights.items():
         tensors.update(_tensors(folder / name, digest))
+    try:
+        # Without memory for its weights: what the files do not hold is not made.
+        with torch.device("meta"):
+            bare = build_for(description.method, description.model)
+    except InfogazeError as error:
+        raise ModelFolderError(f"{path}: not a valid description of a model: {error}") from None
+    _require_shapes(bare, tensors, folder)
+    model = build_for(description.method, description.model)
     _fill(model, tensors, folder)
-    model.to(device)
-    return agent
+    return Agent(
+        model.to(device),
+        description.classes,
+        looks=description.looks,
+        samples=description.samples,
+        config=description.model,
+        method=description.method,
+        twin=description.twin,
+        fit=description.fit,
+    )
 
 
-def _description(path: Path) -> dict[str, Any]:
+def _description(path: Path) -> Description:
     if not path.is_file():
         raise ModelFolderError(f"{path}: missing, so this folder holds no model")
     try:
-        description = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise ModelFolderError(f"{path}: not readable as JSON: {error}") from None
-    if not isinstance(description, dict) or "format" not in description:
-        raise ModelFolderError(f"{path}: not a description of a model")
-    if description["format"] != FORMAT:
-        raise ModelFolderError(
-            f"{path}: format {description['format']}, and this version of infogaze reads format {FORMAT}"
-        )
-    return description
+        found = read_json(path)
+        if not isinstance(found, dict) or "format" not in found:
+            raise InfogazeError(f"{path}: not a description of a model")
+        if found["format"] != FORMAT:
+            raise InfogazeError(f"{path}: format {found['format']}, and this version of infogaze reads format {FORMAT}")
+    except InfogazeError as error:
+        raise ModelFolderError(str(error)) from None
+    try:
+        return from_plain(Description, found)
+    except InfogazeError as error:
+        raise ModelFolderError(f"{path}: not a valid description of a model: {error}") from None
 
 
 def _tensors(path: Path, digest: str) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise ModelFolderError(f"{path}: missing")
-    data = path.read_bytes()
+    """The tensors of a file, which is the one that the description speaks of."""
+    if path.is_symlink() or not path.is_file():
+        raise ModelFolderError(f"{path}: {'a link, not a file' if path.is_symlink() else 'missing'}")
+    data = read_whole(path)
     if hashlib.sha256(data).hexdigest() != digest:
         raise ModelFolderError(f"{path}: damaged or truncated, its digest is not the one in model.json")
     try:
@@ -179,15 +208,24 @@ def _tensors(path: Path, digest: str) -> dict[str, Tensor]:
         raise ModelFolderError(f"{path}: not a safetensors file: {error}") from None
 
 
-def _fill(model: Recogniser, tensors: dict[str, Tensor], folder: Path) -> None:
-    state, masks = model.state_dict(), _masks(model)
-    if missing := sorted(set(state) ^ set(tensors)):
+def _require_shapes(model: Recogniser, tensors: dict[str, Tensor], folder: Path) -> None:
+    """Refuse weights of another model."""
+    stored = {name: tuple(value.shape) for name, value in tensors.items()}
+    counts = {f"{name}.weight": part.allowed for name, part in _masked(model).items()}
+    wanted = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    if missing := sorted(set(wanted) ^ set(stored)):
         raise ModelFolderError(f"{folder}: the weights do not belong to this model, {missing[0]} is on one side only")
-    for name, value in state.items():
+    for name, shape in wanted.items():
+        expected = (counts[name],) if name in counts else shape
+        if stored[name] != expected:
+            raise ModelFolderError(f"{folder}: {name} has shape {stored[name]}, the model needs {expected}")
+
+
+def _fill(model: Recogniser, tensors: dict[str, Tensor], folder: Path) -> None:
+    """Give the model its weights, whose shapes are known to fit."""
+    masks = {f"{name}.weight": part.mask for name, part in _masked(model).items()}
+    for name, value in model.state_dict().items():
         stored = tensors[name]
-        expected = (int(masks[name].sum()),) if name in masks else tuple(value.shape)
-        if tuple(stored.shape) != expected:
-            raise ModelFolderError(f"{folder}: {name} has shape {tuple(stored.shape)}, the model needs {expected}")
         if not bool(stored.isfinite().all()):
             raise ModelFolderError(f"{folder}: {name} holds NaN or infinity")
         if name in masks:

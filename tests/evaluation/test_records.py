@@ -302,13 +302,12 @@ def test_a_kill_between_a_file_and_its_entry_only_means_that_it_is_measured_agai
     class Killed(BaseException):
         pass
 
-    def killed(path: Path, data: bytes) -> None:
-        if path.name == "about.json":
-            raise Killed
-        path.write_bytes(data)
+    def killed(path: Path, value: object) -> None:
+        assert path.name == "about.json"
+        raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(records, "write_whole", killed)
+        patch.setattr(records, "write_json", killed)
         with pytest.raises(Killed):
             records.write(folder, RECORDS)
     assert (folder / "records.safetensors").exists()

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from infogaze.files import write_whole
 from infogaze.methods import METHODS
 from infogaze.model import Recogniser
 from infogaze.training import checkpoints
@@ -23,7 +24,6 @@ from infogaze.training.phases import Batch, Draw, Objective, Outcome, believe, c
 from infogaze.training.recipe import PhaseRecipe, Recipe
 from infogaze.training.schedule import Plateau, cycle
 from infogaze.training.three_phases import PHASES
-from infogaze.weights import write_whole
 from tests.tiny import CONFIG
 from tests.training.small_run import PRESET, RECIPE, run, scenes
 

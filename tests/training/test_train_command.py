@@ -14,6 +14,7 @@ import infogaze
 from infogaze import METHODS
 from infogaze.cli import main
 from infogaze.commands.train import MethodName, PresetName, RecipeName
+from infogaze.files import FileError
 from infogaze.model import build
 from infogaze.presets import PRESETS
 from infogaze.training.recipe import RECIPES, PhaseRecipe, Recipe
@@ -229,14 +230,15 @@ def test_a_full_disk_is_one_line_that_says_how_to_go_on(
     arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(path: Path, data: bytes) -> None:
-        raise OSError(28, "No space left on device")
+        raise FileError(path, "cannot be written", OSError(28, "No space left on device"))
 
     with monkeypatch.context() as patch:
         patch.setattr("infogaze.training.checkpoints.write_whole", full)
         with pytest.raises(SystemExit):
             train(arrays, tmp_path / "run")
     said = capsys.readouterr().err
-    assert "the disk of" in said
+    assert "disk is full" in said
+    assert str(tmp_path / "run" / "checkpoints") in said
     assert said.count("\n") == 1
     train(arrays, tmp_path / "run")
     infogaze.load(tmp_path / "run")

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
 from infogaze.belief import Belief
+from infogaze.errors import InfogazeError
 from infogaze.features import to_pixels
 from infogaze.model import Recogniser
 from infogaze.noise import SceneNoise
@@ -27,7 +28,7 @@ class Oracle:
 
     def __call__(self, model: Recogniser, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
         """Refuse: it has not seen the scenes."""
-        raise ValueError(
+        raise InfogazeError(
             "the oracle is not deployable, it chooses by the scene itself: give policy=Oracle().seeing(images, labels)"
         )
 

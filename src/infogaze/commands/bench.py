@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +20,8 @@ from infogaze.commands.train import PresetName, chosen_device
 from infogaze.data.augment import Augmentation
 from infogaze.data.resident import Examples, Feed
 from infogaze.data.sets import Split
+from infogaze.errors import InfogazeError
+from infogaze.files import make_folder, write_json
 from infogaze.model import build
 from infogaze.policies import GainPolicy, Policy
 from infogaze.presets import Preset, preset
@@ -30,7 +31,6 @@ from infogaze.training.phases import Objective
 from infogaze.training.recipe import recipe
 from infogaze.training.stepping import Stepper
 from infogaze.training.three_phases import PHASES
-from infogaze.weights import write_whole
 
 _ROWS = ("phase 1", "phase 2", "phase 3", "test", "decision")
 
@@ -77,15 +77,15 @@ class Bench:
         """Measure, print, write."""
         for row in self.rows:
             if row not in _ROWS:
-                raise ValueError(f"no row is called {row!r}; there are {', '.join(_ROWS)}")
+                raise InfogazeError(f"no row is called {row!r}; there are {', '.join(_ROWS)}")
         device = chosen_device(self.device)
         batch = self.batch if self.batch is not None else (1024 if device.type == "cuda" else 64)
         with display() as screen:
             measured = measure(preset(self.preset), device, batch, self.seconds, self.rows, screen)
         record = {"preset": self.preset, **machine(device), "rows": [asdict(row) for row in measured]}
         if self.out is not None:
-            self.out.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self.out, (json.dumps(record, indent=1) + "\n").encode())
+            make_folder(self.out.parent)
+            write_json(self.out, record)
             print(f"numbers: {self.out}")
 
 

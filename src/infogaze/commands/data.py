@@ -10,6 +10,7 @@ import tyro
 
 from infogaze.data.commands import check, list_sets, show
 from infogaze.data.options import Options
+from infogaze.errors import InfogazeError
 from infogaze.progress import Bar, display
 
 
@@ -39,7 +40,7 @@ class Data:
                 print(f"{row.name:<13} {row.images:<17} {row.size:<9} {row.origin}\n{'':<13} {row.get}")
             return
         if self.name is None:
-            raise ValueError(
+            raise InfogazeError(
                 f"data {self.action} needs the name of a set: {', '.join(row.name for row in list_sets())}"
             )
         if self.action == "show":
@@ -69,5 +70,5 @@ class Data:
         if found.shape is not None:
             print("each {}x{} with {} channels".format(*found.shape[1:], found.shape[0]))
         if found.problems:
-            raise ValueError(f"{name}: {len(found.problems)} problem{'s' if len(found.problems) > 1 else ''}")
+            raise InfogazeError(f"{name}: {len(found.problems)} problem{'s' if len(found.problems) > 1 else ''}")
         print(f"{name}: can be used")

@@ -20,6 +20,7 @@ from infogaze.commands.train import chosen_device, still_to_train
 from infogaze.data.options import Options
 from infogaze.data.registry import load_set
 from infogaze.data.sets import ImageSet, Split
+from infogaze.errors import InfogazeError
 from infogaze.evaluation import records
 from infogaze.evaluation.accuracy import accuracy
 from infogaze.evaluation.comparing import trained_by
@@ -42,6 +43,7 @@ from infogaze.evaluation.records import (
 )
 from infogaze.evaluation.sample_counts import COUNTS, sample_counts
 from infogaze.evaluation.showcase import showcase
+from infogaze.files import read_json
 from infogaze.methods import METHODS
 from infogaze.progress import Display, display
 from infogaze.weights import load, weights_digest
@@ -85,10 +87,10 @@ class Evaluate:
     def run(self) -> None:
         """Measure one run after the other, and print accuracy by look."""
         if not self.runs:
-            raise ValueError("no run is named; give at least one folder that `infogaze train` wrote")
+            raise InfogazeError("no run is named; give at least one folder that `infogaze train` wrote")
         for name, value in (("scenes", self.scenes), ("batch", self.batch)):
             if value is not None and value < 1:
-                raise ValueError(f"{name} is {value}; it must be at least 1")
+                raise InfogazeError(f"{name} is {value}; it must be at least 1")
         device = chosen_device(self.device)
         judge = None if self.judge is None else _judge(self.judge, device)
         configs = [trained(run) for run in self.runs]
@@ -111,7 +113,7 @@ class Evaluate:
         if judge is not None and self.judge is not None:
             _require_fit(self.judge, judge, images)
             if judge.model.grid != agent.model.grid:
-                raise ValueError(f"{self.judge}: judges looks on another grid of places than those of {run}")
+                raise InfogazeError(f"{self.judge}: judges looks on another grid of places than those of {run}")
 
     def _measure(
         self,
@@ -158,12 +160,12 @@ def trained(run: Path) -> dict[str, Any]:
     """The configuration of a run folder."""
     path = run / "config.json"
     if not path.is_file():
-        raise ValueError(f"{run}: not a run folder, it has no config.json; `infogaze train --out` writes one")
+        raise InfogazeError(f"{run}: not a run folder, it has no config.json; `infogaze train --out` writes one")
     try:
-        config: dict[str, Any] = json.loads(path.read_text())["config"]
+        config: dict[str, Any] = read_json(path)["config"]
         config["data"], config["preset"]["name"], config["seed"], config["method"], config["phases"]
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{path}: not the configuration of a run") from None
+    except (InfogazeError, KeyError, TypeError):
+        raise InfogazeError(f"{path}: not the configuration of a run") from None
     return config
 
 
@@ -181,7 +183,7 @@ def _images(data: dict[str, Any], root: Path | None) -> tuple[ImageSet, str]:
 def _judge(run: Path, device: torch.device) -> Agent:
     judge = load(run, device)
     if METHODS[judge.method].sees != "everything":
-        raise ValueError(f"{run}: a run of {judge.method}; a judge must be one of cnn")
+        raise InfogazeError(f"{run}: a run of {judge.method}; a judge must be one of cnn")
     return judge
 
 
@@ -189,11 +191,11 @@ def _require_fit(run: Path, agent: Agent, images: ImageSet) -> None:
     config, shape = agent.config, images.test.images.shape[1:]
     if config is not None and shape != (config.channels, config.height, config.width):
         found = "x".join(map(str, shape))
-        raise ValueError(
+        raise InfogazeError(
             f"{run}: its scenes are {config.channels}x{config.height}x{config.width}, the test images {found}"
         )
     if agent.classes != images.classes:
-        raise ValueError(
+        raise InfogazeError(
             f"{run}: the {len(agent.classes)} classes it names are not the {len(images.classes)} of the test images"
         )
 

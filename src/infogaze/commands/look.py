@@ -12,6 +12,8 @@ import tyro
 from matplotlib.figure import Figure
 
 from infogaze.agent import Agent
+from infogaze.errors import InfogazeError
+from infogaze.files import make_folder, write_whole
 from infogaze.methods import METHODS
 from infogaze.policies import Policy, RandomPolicy, RasterPolicy
 from infogaze.report.rollout import rollout_figure
@@ -19,7 +21,7 @@ from infogaze.report.style import png, svg
 from infogaze.scene import read_scene, sample_picture
 from infogaze.sensing import ImageSensor
 from infogaze.stopping import Confident
-from infogaze.weights import load, write_whole
+from infogaze.weights import load
 
 _ENDINGS = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
 
@@ -84,7 +86,7 @@ class LookAt:
             grid,
             agent.classes,
         )
-        self.out.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self.out.parent)
         write_whole(self.out, _file(figure, self.out.suffix.lower()))
         print(
             f"{agent.classes[int(episode.probabilities[0].argmax())]}, from {seen:.0f} % of the scene; drawn in {self.out}"
@@ -94,9 +96,9 @@ class LookAt:
         """Refuse, before anything is looked at, what no picture can be written as."""
         allowed = f"a file that ends in {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]} is allowed"
         if self.out.is_dir():
-            raise ValueError(f"out is {self.out}, a folder; {allowed}")
+            raise InfogazeError(f"out is {self.out}, a folder; {allowed}")
         if self.out.suffix.lower() not in _ENDINGS:
-            raise ValueError(f"out is {self.out}; {allowed}")
+            raise InfogazeError(f"out is {self.out}; {allowed}")
 
     def _policy(self, agent: Agent) -> Policy:
         samples = agent.samples if self.samples is None else self.samples
@@ -105,7 +107,7 @@ class LookAt:
         if self.policy == "raster":
             return RasterPolicy()
         if self.policy == "gain" and not METHODS[agent.method].imagines:
-            raise ValueError(
+            raise InfogazeError(
                 f"policy is 'gain', and a model by {agent.method} imagines nothing; own, random or raster is allowed"
             )
         return METHODS[agent.method].policy(samples)

@@ -15,6 +15,7 @@ from infogaze.data.options import Options
 from infogaze.data.sets import Split
 from infogaze.evaluation.accuracy import Estimate, accuracy, lead
 from infogaze.evaluation.rollouts import Rollouts, roll_out
+from infogaze.files import write_whole
 from infogaze.model import Recogniser, build
 from infogaze.policies import GainPolicy, Policy, RandomPolicy
 from infogaze.presets import preset
@@ -28,7 +29,7 @@ from infogaze.training.loop import Stopped, Surroundings, train
 from infogaze.training.recipe import Recipe, recipe
 from infogaze.training.runs import DataChoice, RunConfig, RunFolder
 from infogaze.training.watching import Bars
-from infogaze.weights import save, write_whole
+from infogaze.weights import save
 
 _ROLLOUTS = 12
 _FAILURES = 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,17 +14,18 @@ from infogaze.commands.evaluate import MeasurementName
 from infogaze.commands.train import PresetName, RecipeName, chosen_device, stop_signals
 from infogaze.data.options import AS_IT_IS, Options
 from infogaze.data.registry import load_set
+from infogaze.errors import InfogazeError
 from infogaze.evaluation import records
 from infogaze.evaluation.accuracy import accuracy_over_runs
 from infogaze.evaluation.comparing import incomparable, not_one_curve
 from infogaze.evaluation.records import About, EvaluationError, Records
+from infogaze.files import make_folder, read_json, write_json
 from infogaze.methods import METHODS, method
 from infogaze.presets import preset
 from infogaze.progress import display
 from infogaze.sweeping import Failed, Job, carry_out, jobs, spelled
 from infogaze.training.recipe import recipe
 from infogaze.training.runs import require_share
-from infogaze.weights import write_whole
 
 _AT_ONCE_ON_GPU = 3
 """While one compiles or evaluates, which leaves the device idle, others train."""
@@ -75,13 +75,13 @@ class Sweep:
         for name in names:
             method(name)
         if len(set(names)) < len(names):
-            raise ValueError(f"methods are {self.methods!r}; each may be named once")
+            raise InfogazeError(f"methods are {self.methods!r}; each may be named once")
         if self.seeds < 1:
-            raise ValueError(f"seeds is {self.seeds}; it must be at least 1")
+            raise InfogazeError(f"seeds is {self.seeds}; it must be at least 1")
         recipe(self.recipe).lengthened(self.length)  # refused here, before the folder is claimed
         require_share(self.hold_out)
         if self.at_once is not None and self.at_once < 1:
-            raise ValueError(f"at_once is {self.at_once}; it must be at least 1")
+            raise InfogazeError(f"at_once is {self.at_once}; it must be at least 1")
         work = jobs(self.out, names, self.seeds, self._train(), self.measure, self.device)
         if self.print_stage is not None:
             for job in work:
@@ -116,12 +116,12 @@ class Sweep:
 
     def _claim(self) -> None:
         """The folder belongs to one way of training; methods and seeds may be added to it."""
-        self.out.mkdir(parents=True, exist_ok=True)
-        wanted = json.dumps(self._train(), indent=1) + "\n"
+        make_folder(self.out)
+        wanted = self._train()
         path = self.out / "sweep.json"
-        if path.exists() and path.read_text() != wanted:
-            raise ValueError(f"{self.out} holds a sweep with other settings: {' '.join(json.loads(path.read_text()))}")
-        write_whole(path, wanted.encode())
+        if path.exists() and (found := read_json(path)) != wanted:
+            raise InfogazeError(f"{self.out} holds a sweep with other settings: {' '.join(map(str, found))}")
+        write_json(path, wanted)
 
     def _train(self) -> list[str]:
         given = [self.preset, "--recipe", self.recipe, "--device", self.device]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,8 @@ from infogaze.agent import Agent
 from infogaze.data.options import Options
 from infogaze.data.registry import load_set
 from infogaze.data.sets import ImageSet
+from infogaze.errors import InfogazeError
+from infogaze.files import FileError
 from infogaze.methods import build_for, method
 from infogaze.model import Recogniser
 from infogaze.presets import Preset, preset
@@ -140,12 +141,10 @@ class Train:
             except Diverged as error:
                 screen.say(f"infogaze: {error}")
                 raise SystemExit(1) from None
-            except OSError as error:
-                if error.errno != errno.ENOSPC:
+            except FileError as error:
+                if not error.disk_full:
                     raise
-                raise ValueError(
-                    f"the disk of {self.out} is full; the last good checkpoint stands, make room and go on"
-                ) from None
+                raise InfogazeError(f"{error}; the last good checkpoint stands, make room and go on") from None
 
     def _begin(self, config: RunConfig) -> Recogniser:
         sizes = config.preset.model
@@ -160,11 +159,11 @@ class Train:
             name: value.shape for name, value in theirs.items()
         }
         if not same_shapes or (source.config is not None and source.config.keeping != sizes.keeping):
-            raise ValueError(
+            raise InfogazeError(
                 f"{self.start_from}: a model of other networks than {self.preset} by {self.method} on this data"
             )
         if config.phases[0] > 2:
-            raise ValueError(
+            raise InfogazeError(
                 f"{self.start_from}: a model by {source.method}; phase {config.phases[0]} goes on from one by {self.method}, of the "
                 "same sizes"
             )
@@ -187,11 +186,11 @@ def chosen_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ValueError(f"device is {name!r}; auto, cpu, cuda or cuda:N is allowed") from None
+        raise InfogazeError(f"device is {name!r}; auto, cpu, cuda or cuda:N is allowed") from None
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device is {name!r}, and no GPU is to be seen here")
+        raise InfogazeError(f"device is {name!r}, and no GPU is to be seen here")
     if device.type not in {"cpu", "cuda"}:
-        raise ValueError(f"device is {name!r}; auto, cpu, cuda or cuda:N is allowed")
+        raise InfogazeError(f"device is {name!r}; auto, cpu, cuda or cuda:N is allowed")
     return device
 
 

@@ -14,6 +14,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from infogaze.errors import InfogazeError
+
 _ATTEMPTS = 10
 NUMBERS = 2 * _ATTEMPTS + 9
 """Random numbers that an image takes: areas and ratios of the attempts, row, column, flip, three factors and their order."""
@@ -40,13 +42,13 @@ class Augmentation:
     def __post_init__(self) -> None:
         low, high = self.crop_scale
         if not 0 < low <= high <= 1:
-            raise ValueError(f"crop_scale is {self.crop_scale}; it must rise, within 0 and 1")
+            raise InfogazeError(f"crop_scale is {self.crop_scale}; it must rise, within 0 and 1")
         low, high = self.crop_ratio
         if not 0 < low <= high:
-            raise ValueError(f"crop_ratio is {self.crop_ratio}; it must rise, above 0")
+            raise InfogazeError(f"crop_ratio is {self.crop_ratio}; it must rise, above 0")
         for name in ("brightness", "contrast", "saturation"):
             if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must not be negative")
+                raise InfogazeError(f"{name} is {getattr(self, name)}; it must not be negative")
 
 
 @dataclass(frozen=True)

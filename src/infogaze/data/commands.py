@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from infogaze.data.options import AS_IT_IS, Options
 from infogaze.data.problems import DataError, Problem
 from infogaze.data.reading import Reading
 from infogaze.data.registry import SETS, read_set
+from infogaze.files import make_folder, write_whole
 
 _CLASSES = 10
 _EXAMPLES = 12
@@ -87,8 +89,10 @@ def show(name: str, root: Path | str | None, out: Path | str, options: Options =
     title += f"{classes} classes" if classes == len(shown) else f"{len(shown)} of {classes} classes"
     figure = _sheet(rows, [reading.classes[label] for label in shown], title)
     out = Path(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, format="png")
+    make_folder(out.parent)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png")
+    write_whole(out, drawn.getvalue())
     return out
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from infogaze.errors import InfogazeError
+
 Fit = Literal["resize", "crop", "pad"]
 
 
@@ -27,13 +29,13 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.size is not None and (len(self.size) != 2 or min(self.size) < 1):
-            raise ValueError(f"size is {self.size}; it must be a height and a width of at least 1 pixel")
+            raise InfogazeError(f"size is {self.size}; it must be a height and a width of at least 1 pixel")
         if self.fit not in get_args(Fit):
-            raise ValueError(f"fit is {self.fit!r}; it must be one of {', '.join(get_args(Fit))}")
+            raise InfogazeError(f"fit is {self.fit!r}; it must be one of {', '.join(get_args(Fit))}")
         if self.channels not in (None, 1, 3):
-            raise ValueError(f"channels is {self.channels}; it must be 1 or 3")
+            raise InfogazeError(f"channels is {self.channels}; it must be 1 or 3")
         if not 0 < self.test_share < 1:
-            raise ValueError(f"test_share is {self.test_share}; it must be between 0 and 1")
+            raise InfogazeError(f"test_share is {self.test_share}; it must be between 0 and 1")
 
 
 AS_IT_IS = Options()

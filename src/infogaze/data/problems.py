@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from infogaze.errors import InfogazeError
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -18,7 +20,7 @@ class Problem:
         return f"{self.path}: {' '.join(self.what.split())}"
 
 
-class DataError(ValueError):
+class DataError(InfogazeError):
     """A set that cannot be used. The message is the first problem and the number of others; `problems` holds all."""
 
     def __init__(self, first: Problem, *others: Problem) -> None:

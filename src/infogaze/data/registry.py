@@ -24,6 +24,7 @@ from infogaze.data.torchvision_sets import (
     read_svhn,
     svhn_files,
 )
+from infogaze.errors import InfogazeError
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ def load_set(
     source, root = _source(name, root, options, download)
     if download:
         if source.download is None:
-            raise ValueError(f"{name} cannot be downloaded by infogaze; {source.get}")
+            raise InfogazeError(f"{name} cannot be downloaded by infogaze; {source.get}")
         source.download(root)
     if source.files is None:
         return in_memory(source.read(root, options))
@@ -165,16 +166,16 @@ def read_set(name: str, root: Path | str | None = None, options: Options = AS_IT
 
 def _source(name: str, root: Path | str | None, options: Options, download: bool = False) -> tuple[Source, Path]:
     if name not in SETS:
-        raise ValueError(f"no set is called {name!r}; there are {', '.join(SETS)}")
+        raise InfogazeError(f"no set is called {name!r}; there are {', '.join(SETS)}")
     source = SETS[name]
     known = ("size", "fit", *source.options)
     for option, value in asdict(options).items():
         if value != getattr(AS_IT_IS, option) and option not in known:
-            raise ValueError(f"{name} has no option {option!r}; it has {', '.join(known)}")
+            raise InfogazeError(f"{name} has no option {option!r}; it has {', '.join(known)}")
     if source.files is None:
         return source, Path()
     if root is None and download and source.download is not None:
-        raise ValueError(f"{name}: --download needs --root, the folder to download into")
+        raise InfogazeError(f"{name}: --download needs --root, the folder to download into")
     if root is None:
-        raise ValueError(f"{name} needs --root: {source.get}")
+        raise InfogazeError(f"{name} needs --root: {source.get}")
     return source, Path(root).expanduser()

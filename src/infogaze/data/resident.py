@@ -15,6 +15,7 @@ from jaxtyping import Int, Integer, UInt8
 from torch import Tensor
 
 from infogaze.data.sets import Split
+from infogaze.errors import InfogazeError
 
 Examples = tuple[UInt8[Tensor, "B C H W"], Int[Tensor, " B"]]
 
@@ -49,14 +50,14 @@ class Feed:
         batch i of a single process.
         """
         if not 1 <= batch_size <= len(self):
-            raise ValueError(f"the batch size is {batch_size}; it must be from 1 to the split's {len(self)} images")
+            raise InfogazeError(f"the batch size is {batch_size}; it must be from 1 to the split's {len(self)} images")
         steps = self.steps(batch_size)
         if not 0 <= rank < world:
-            raise ValueError(f"rank is {rank}; with {world} processes it must be from 0 to {world - 1}")
+            raise InfogazeError(f"rank is {rank}; with {world} processes it must be from 0 to {world - 1}")
         if batch_size % world:
-            raise ValueError(f"a batch of {batch_size} cannot be shared evenly by {world} processes")
+            raise InfogazeError(f"a batch of {batch_size} cannot be shared evenly by {world} processes")
         if not 0 <= start <= steps:
-            raise ValueError(f"start is {start}; an epoch has {steps} batches")
+            raise InfogazeError(f"start is {start}; an epoch has {steps} batches")
         order = epoch_order(len(self), epoch, seed)[start * batch_size : steps * batch_size]
         mine = order.view(steps - start, world, batch_size // world)[:, rank]  # [steps, B / world]
         return self._gather(mine) if self.resident else self._stream(mine)

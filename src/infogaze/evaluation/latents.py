@@ -7,6 +7,7 @@ from torch import Tensor
 
 from infogaze.agent import Agent
 from infogaze.data.sets import Split
+from infogaze.errors import InfogazeError
 from infogaze.evaluation.records import Latents
 from infogaze.model import Model
 from infogaze.noise import SceneNoise, scene_seeds
@@ -19,7 +20,7 @@ _SAMPLES = 200
 def latents(agent: Agent, split: Split, seed: int) -> Latents:
     """Of the first scene of the split."""
     if not isinstance(agent.model, Model):
-        raise ValueError(f"{agent.method} imagines nothing, so there is no q(z | h)")
+        raise InfogazeError(f"{agent.method} imagines nothing, so there is no q(z | h)")
     sensor = ImageSensor(split.images[:1].to(agent.model.device), agent.model.grid.glimpse)
     episode = agent.episode(seed=scene_seeds(seed, 1))
     drawn: list[Tensor] = []

@@ -19,13 +19,14 @@ from safetensors.torch import load as tensors_from_bytes
 from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
+from infogaze.errors import InfogazeError
+from infogaze.files import make_folder, read_json, read_whole, write_json, write_whole
 from infogaze.sensing import GlimpseGrid
-from infogaze.weights import write_whole
 
 FORMAT = 1
 
 
-class EvaluationError(ValueError):
+class EvaluationError(InfogazeError):
     """A folder that holds no usable evaluation; the message is one line that says which file and why."""
 
 
@@ -202,7 +203,7 @@ def begin(folder: Path, about: About) -> None:
     wanted = _plain(about)
     if (folder / "about.json").exists():
         try:
-            record = json.loads((folder / "about.json").read_text())
+            record = read_json(folder / "about.json")
             found = {**_DEFAULTS, **record["about"]}
             made = {name: wanted[name] for name in ("recipe", "hold_out", "fit")}
             if record["format"] == FORMAT and {**found, **made} == wanted:
@@ -211,7 +212,7 @@ def begin(folder: Path, about: About) -> None:
                 return
         except (ValueError, KeyError, TypeError):
             pass
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     _write_about(folder, {"format": FORMAT, "about": wanted, "files": {}})
 
 
@@ -255,7 +256,7 @@ def read(folder: Path, kind: type[M]) -> M:
     digest = _record(folder)["files"].get(kind.file)
     if digest is None or not path.is_file():
         raise EvaluationError(f"{path}: missing; `infogaze evaluate` writes it")
-    data = path.read_bytes()
+    data = read_whole(path)
     if hashlib.sha256(data).hexdigest() != digest:
         raise EvaluationError(f"{path}: damaged or truncated, its digest is not the one in about.json")
     try:
@@ -283,7 +284,7 @@ def _record(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise EvaluationError(f"{folder}: no evaluation; `infogaze evaluate` writes one")
     try:
-        record = json.loads(path.read_text())
+        record = read_json(path)
         if record["format"] != FORMAT:
             raise EvaluationError(f"{path}: format {record['format']}, and this version reads format {FORMAT}")
         record["files"], record["about"]
@@ -295,4 +296,4 @@ def _record(folder: Path) -> dict[str, Any]:
 
 
 def _write_about(folder: Path, record: dict[str, Any]) -> None:
-    write_whole(folder / "about.json", (json.dumps(record, indent=1) + "\n").encode())
+    write_json(folder / "about.json", record)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from infogaze.evaluation.comparing import recipe_said
 from infogaze.evaluation.records import About
+from infogaze.files import make_folder, write_whole
 from infogaze.report.contents import ENTRIES, Entry
 from infogaze.report.drawing import Drawing, Missing, Rows, csv_bytes
 from infogaze.report.gather import Chapter
 from infogaze.report.page import Heading, Part, Picture, Plate, book
 from infogaze.report.style import inline, png, svg
 from infogaze.report.words import together
-from infogaze.weights import write_whole
 
 _DPI = 130
 _KINDS = ("png", "svg", "csv")
@@ -22,7 +22,7 @@ _KINDS = ("png", "svg", "csv")
 
 def write_report(out: Path, chapters: tuple[Chapter, ...], notice: Callable[[], None], dpi: int = _DPI) -> None:
     """Draw all that can be drawn; `notice` is called after each figure of each chapter. Figures of an older report go."""
-    (out / "figures").mkdir(parents=True, exist_ok=True)
+    make_folder(out / "figures")
     parts = tuple(_part(out, chapter, notice, dpi) for chapter in chapters)
     runs = [run for chapter in chapters for group in chapter.groups for run in group.runs]
     methods = {group.method for chapter in chapters for group in chapter.groups}

@@ -18,7 +18,7 @@ from safetensors.torch import load as tensors_from_bytes
 from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
-from infogaze.weights import write_whole
+from infogaze.files import make_folder, read_whole, write_whole
 
 _NAME = re.compile(r"phase(\d)-step(\d{8})(-best)?-([0-9a-f]{16})\.safetensors")
 _KEPT = 2
@@ -44,7 +44,7 @@ def write(folder: Path, checkpoint: Checkpoint, *, best: bool = False) -> None:
     data = tensors_to_bytes(
         {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}, {"facts": facts}
     )
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     mark = "-best" if best else ""
     digest = hashlib.sha256(data).hexdigest()[:16]
     write_whole(folder / f"phase{checkpoint.phase + 1}-step{checkpoint.step:08d}{mark}-{digest}.safetensors", data)
@@ -57,7 +57,7 @@ def write(folder: Path, checkpoint: Checkpoint, *, best: bool = False) -> None:
 def latest(folder: Path, complain: Callable[[str], None]) -> Checkpoint | None:
     """The newest checkpoint that is whole; `complain` hears of damaged ones."""
     for path in _listed(folder, best=False):
-        data = path.read_bytes()
+        data = read_whole(path)
         match = _NAME.fullmatch(path.name)
         if match is not None and hashlib.sha256(data).hexdigest().startswith(match[4]):
             try:

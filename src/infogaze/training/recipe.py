@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from infogaze.data.augment import Augmentation
+from infogaze.errors import InfogazeError
 
 _LONGEST = 1000.0
 """Times a recipe's epochs."""
@@ -56,14 +57,14 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if self.samples < 1:
-            raise ValueError(f"samples is {self.samples}; it must be at least 1")
+            raise InfogazeError(f"samples is {self.samples}; it must be at least 1")
         if not 0.0 <= self.warm_up <= 1.0:
-            raise ValueError(f"warm_up is {self.warm_up}; it must be from 0 to 1")
+            raise InfogazeError(f"warm_up is {self.warm_up}; it must be from 0 to 1")
 
     def lengthened(self, times: float) -> Recipe:
         """The same with this many times the epochs in every phase; once is the recipe itself, to the digest."""
         if not 0.0 < times <= _LONGEST:
-            raise ValueError(f"length is {times}; it must be above 0 and at most {_LONGEST:g}")
+            raise InfogazeError(f"length is {times}; it must be above 0 and at most {_LONGEST:g}")
         if times == 1.0:
             return self
         parts = {name: getattr(self, name) for name in ("recognise", "imagine", "refine", "whole")}
@@ -93,5 +94,5 @@ RECIPES: dict[str, Recipe] = {
 def recipe(name: str) -> Recipe:
     """The recipe of this name."""
     if name not in RECIPES:
-        raise ValueError(f"no recipe is called {name!r}; there are {', '.join(RECIPES)}")
+        raise InfogazeError(f"no recipe is called {name!r}; there are {', '.join(RECIPES)}")
     return RECIPES[name]

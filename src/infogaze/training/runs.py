@@ -14,10 +14,11 @@ import numpy as np
 import torch
 
 from infogaze.data.options import Options
+from infogaze.errors import InfogazeError
+from infogaze.files import LOCK, FileError, make_folder, read_json, write_json, write_whole
 from infogaze.methods import method
 from infogaze.presets import Preset
 from infogaze.training.recipe import Recipe
-from infogaze.weights import write_whole
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,9 @@ class RunConfig:
         allowed = range(1, len(method(self.method).phases) + 1)
         if not self.phases or list(self.phases) != sorted(set(self.phases)) or not set(self.phases) <= set(allowed):
             listed = ", ".join(map(str, allowed))
-            raise ValueError(f"phases are {self.phases}; some of {listed} in order are allowed for {self.method}")
+            raise InfogazeError(f"phases are {self.phases}; some of {listed} in order are allowed for {self.method}")
         if self.phases[0] > 1 and self.start_from is None:
-            raise ValueError(
+            raise InfogazeError(
                 f"phase {self.phases[0]} needs the weights of the phase before; name their folder to start from"
             )
         require_share(self.hold_out)
@@ -64,7 +65,7 @@ class RunConfig:
 def require_share(hold_out: float) -> None:
     """Refuses what is no share to keep back."""
     if not 0.0 <= hold_out < 1.0:
-        raise ValueError(f"hold_out is {hold_out}; it must be at least 0 and below 1")
+        raise InfogazeError(f"hold_out is {hold_out}; it must be at least 0 and below 1")
 
 
 class RunFolder:
@@ -79,11 +80,11 @@ class RunFolder:
         if stored.exists():
             _require_same(stored, wanted)
             return
-        if path.exists() and any(entry.suffix != ".partial" for entry in path.iterdir()):
-            raise ValueError(f"{path}: not empty and not a run; name another folder")
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
+        if any(entry.suffix != ".partial" and entry.name != LOCK for entry in path.iterdir()):
+            raise InfogazeError(f"{path}: not empty and not a run; name another folder")
         record = {"config": wanted, "versions": _versions(), "revision": _revision()}
-        write_whole(stored, (json.dumps(record, indent=1) + "\n").encode())
+        write_json(stored, record)
 
     def metrics(self) -> list[dict[str, Any]]:
         """All lines written so far; a last line that was cut off is left out."""
@@ -104,18 +105,23 @@ class RunFolder:
 
     def note(self, line: dict[str, Any]) -> None:
         """Add a line of metrics."""
-        with self._metrics.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        try:
+            with self._metrics.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+        except OSError as error:
+            raise FileError(self._metrics, "cannot be written", error) from None
 
 
 def _require_same(stored: Path, wanted: dict[str, Any]) -> None:
     try:
-        found = json.loads(stored.read_text())["config"]
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{stored}: not the configuration of a run; name another folder") from None
+        found = read_json(stored)["config"]
+    except (InfogazeError, KeyError, TypeError):
+        raise InfogazeError(f"{stored}: not the configuration of a run; name another folder") from None
     if found != wanted:
         name, old, new = _first_difference(found, wanted)
-        raise ValueError(f"{stored.parent} holds a run of another configuration: {name} is {old} there and {new} here")
+        raise InfogazeError(
+            f"{stored.parent} holds a run of another configuration: {name} is {old} there and {new} here"
+        )
 
 
 def _first_difference(old: Any, new: Any, name: str = "") -> tuple[str, Any, Any]:

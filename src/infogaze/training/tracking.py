@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from infogaze.errors import InfogazeError
 from infogaze.training.loop import Step
 
 
@@ -13,7 +14,7 @@ def tracker(folder: Path) -> Callable[[Step], None]:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise ValueError("--track needs the extra 'track': pip install 'infogaze[track]'") from None
+        raise InfogazeError("--track needs the extra 'track': pip install 'infogaze[track]'") from None
     writer = SummaryWriter(str(folder / "tensorboard"))
 
     def notice(step: Step) -> None:
