@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,8 +25,11 @@ from infogaze import (
 )
 from infogaze.gain import CRITERIA
 from infogaze.policies import Policy
+from infogaze.sensing import extract
 from infogaze.stopping import StopRule
 from tests.tiny import CONFIG, scenes, tiny_agent
+
+ROOT = Path(__file__).parents[1]
 
 AGENT = tiny_agent()
 TWIN = tiny_agent()
@@ -298,10 +304,55 @@ def test_bad_glimpses_and_locations_are_refused_by_name() -> None:
         episode.observe(good, at=(10, 0))
     with pytest.raises(ValueError, match="row, column"):
         episode.observe(good, at=(1, 2, 3))
-    for bad in ({"batch": 0}, {"budget": 0}, {"batch": 2, "seed": [1]}):
-        with pytest.raises(ValueError, match="batch is 0|budget is 0|1 seeds for 2"):
-            AGENT.episode(**bad)
     assert not episode.history, "what was refused left nothing behind"
+
+
+BAD = """
+import numpy as np, torch, infogaze
+from tests.tiny import tiny_agent
+agent = tiny_agent()
+for given in (
+    {"batch": 0}, {"batch": 1.5}, {"batch": True}, {"budget": 0}, {"budget": 2.5}, {"batch": 2, "seed": [1]},
+    {"batch": 2, "seed": [1.7, 2.2]},
+    {"batch": 2, "seed": torch.tensor([1.7, 2.2])}, {"batch": 2, "seed": ["a", "b"]}, {"seed": 2**64}, {"stop": 0.9}, {"policy": "random"},
+):
+    try:
+        agent.episode(**given)
+    except infogaze.InfogazeError as error:
+        print(error)
+try:
+    agent.run("a camera")
+except infogaze.InfogazeError as error:
+    print(error)
+"""
+
+
+def test_bad_values_of_an_episode_are_refused_by_name() -> None:
+    # In a process of its own, because the tests themselves check types before a call is made.
+    done = subprocess.run([sys.executable, "-c", BAD], capture_output=True, text=True, check=True, cwd=ROOT)
+    lines = done.stdout.splitlines()
+    named = [
+        "batch is 0", "batch is 1.5", "batch is True", "budget is 0", "budget is 2.5", "(1,)", "float64", "float32", "<U1", str(2**64),
+        "stop is 0.9", "policy is 'random'", "'a camera'",
+    ]  # fmt: skip
+    assert len(lines) == len(named), done.stdout
+    for line, words in zip(lines, named, strict=True):
+        assert words in line
+
+
+def test_a_plain_function_is_a_sensor() -> None:
+    images = scenes(2)
+    by_sensor = AGENT.run(ImageSensor(images, CONFIG.glimpse), batch=2)
+    by_function = AGENT.run(lambda where: extract(images, where, CONFIG.glimpse), batch=2)
+    assert torch.equal(by_sensor.probabilities, by_function.probabilities)
+
+
+def test_changing_what_an_episode_hands_out_changes_nothing_in_it() -> None:
+    episode = AGENT.run(ImageSensor(scenes(2), CONFIG.glimpse), batch=2)
+    before = episode.probabilities
+    episode.probabilities.zero_()
+    assert torch.equal(episode.probabilities, before)
+    assert torch.equal(episode.history[-1].probabilities, before)
 
 
 def test_twins_say_the_mean_of_the_scene_and_its_mirror_image_and_look_where_one_alone_would() -> None:

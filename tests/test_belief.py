@@ -73,9 +73,10 @@ def test_running_attention_is_the_softmax_over_all_past_states(hops: int, loudne
     belief = update.start(4)
     past = [torch.zeros(4, 6).double()]
     for features in looks:
-        states = torch.stack(past)  # [t, B, h]
-        scores = torch.tanh(states @ into.weight.T + into.bias) @ out.weight.T + out.bias  # [t, B, hops]
-        read = torch.einsum("tbr,tbh->brh", scores.softmax(0), states).flatten(1)  # [B, hops * h]
+        states = torch.stack(past)  # [1 + t, B, h]
+        looked = states[1:]  # the first is the empty start
+        scores = torch.tanh(looked @ into.weight.T + into.bias) @ out.weight.T + out.bias  # [t, B, hops]
+        read = torch.einsum("tbr,tbh->brh", scores.softmax(0), looked).flatten(1)  # [B, hops * h]
         attended = read @ update.from_memory.weight.T + update.from_memory.bias
         state = states[-1] @ update.from_hidden.weight.T + update.from_hidden.bias
         past.append(_settled(update, state + attended + _received(update, features)))
@@ -98,8 +99,13 @@ def _next_state(update: BeliefUpdate, past: list[np.ndarray], features: np.ndarr
     news = linear("from_hidden", past[-1])
     news += linear("from_features", seen * weights["feature_norm.weight"] + weights["feature_norm.bias"])
     if "score.0.weight" in weights:
-        states = np.stack(past)  # [t, B, h]
-        shares = softmax(linear("score.2", np.tanh(linear("score.0", states))), axis=0)  # [t, B, hops]
+        states = np.stack(past)[1:]  # [t, B, h]: the first is the empty start, which is no look
+        hops = weights["score.2.bias"].shape[0]
+        shares = (
+            softmax(linear("score.2", np.tanh(linear("score.0", states))), axis=0)
+            if len(states)
+            else np.zeros((0, len(news), hops))
+        )
         news += linear("from_memory", np.einsum("tbr,tbh->brh", shares, states).reshape(len(news), -1))
     made = past[-1] + active(news) if keeping else active(news)
     made -= made.mean(-1, keepdims=True)

@@ -229,19 +229,6 @@ def test_other_images_are_measured_anew(trained: Path, home: Path) -> None:
         assert records.read(run / "evaluation", Records).labels.tolist() == arrays["test_y"].tolist()
 
 
-def test_how_images_were_brought_to_size_is_kept_and_measures_nothing_again(trained: Path, home: Path) -> None:
-    run = copy(trained, home, "random-0-set")
-    evaluate(run, "--measure", "records")
-    assert records.about(run / "evaluation").fit == ""
-    before = files(run)
-    config = json.loads((run / "config.json").read_text())
-    config["config"]["data"]["options"] |= {"size": [12, 20], "fit": "pad"}  # which they have
-    (run / "config.json").write_text(json.dumps(config))
-    evaluate(run, "--measure", "records")
-    assert records.about(run / "evaluation").fit == "pad"
-    assert {name for name, data in files(run).items() if before[name] != data} == {"about.json"}
-
-
 def test_batches_of_any_size_name_the_same(trained: Path, home: Path) -> None:
     run, other = copy(trained, home, "random-0-set"), home / "other"
     shutil.copytree(run, other)

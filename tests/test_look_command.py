@@ -58,13 +58,13 @@ def test_a_budget_beyond_the_places_says_so_and_makes_no_wider_a_picture(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     widths = []
-    for budget in (8, 20, 60):
+    for budget in (8, 30, 60):
         out = tmp_path / f"{budget}.png"
         main(["look", "--model", str(model), "--out", str(out), "--budget", str(budget)])
         lines = capsys.readouterr().out.splitlines()
         looks = [line for line in lines[1:] if line.split()[0].isdigit()]
-        assert len(looks) == min(budget, 20)
-        assert ("all 20 places were looked at, after 20 of 60 looks" in lines) == (budget == 60)
+        assert len(looks) == min(budget, 30)
+        assert ("all 30 places were looked at, after 30 of 60 looks" in lines) == (budget == 60)
         with Image.open(out) as drawn:
             widths.append(drawn.width)
     assert len(set(widths)) == 1

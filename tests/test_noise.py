@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import pytest
 import torch
 
-from infogaze.noise import SceneNoise, scene_seeds
+from infogaze.errors import InfogazeError
+from infogaze.noise import SceneNoise, scene_seeds, stream_seed
 
 
 def test_a_scene_draws_the_same_numbers_in_any_batch() -> None:
@@ -37,3 +39,25 @@ def test_uniform_numbers_are_below_one_where_rounding_would_make_one_of_them() -
     drawn = SceneNoise(torch.tensor([3465117]), 0).uniform(4)  # its third number has all of its 24 bits set
     assert float(drawn[0, 2]) == 1.0 - 2.0**-24
     assert float(drawn.min()) > 0.0
+
+
+def test_no_two_purposes_share_a_stream() -> None:
+    purposes = [(name, phase) for name in ("step", "order", "prepare") for phase in range(3)] + [
+        ("weights",),
+        ("validation",),
+    ]
+    streams = [stream_seed(seed, *purpose) for seed in range(200) for purpose in purposes]
+    assert len(set(streams)) == len(streams)
+    assert all(0 <= stream < 2**63 for stream in streams), "as torch's generators take them"
+
+
+def test_the_preparation_of_a_phase_draws_other_numbers_than_any_step() -> None:
+    seeds = [stream_seed(0, name, phase) for name in ("prepare", "step") for phase in range(3)]
+    drawn = [torch.rand(4, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
+    assert len({tuple(numbers.tolist()) for numbers in drawn}) == len(seeds)
+
+
+@pytest.mark.parametrize("seed", [2**63, -(2**63) - 1, 2**200])
+def test_seeds_beyond_64_bits_are_refused_by_name(seed: int) -> None:
+    with pytest.raises(InfogazeError, match=f"seed is {seed}"):
+        stream_seed(seed, "step")

@@ -3,6 +3,7 @@
 from infogaze.agent import Agent, Episode, Look
 from infogaze.backbone import Backbone, GlimpseBackbone
 from infogaze.belief import Belief
+from infogaze.errors import InfogazeError
 from infogaze.methods import METHODS, Method
 from infogaze.model import Model, ModelConfig, Recogniser, build
 from infogaze.noise import scene_seeds
@@ -28,6 +29,7 @@ __all__ = [
     "GlimpseBackbone",
     "GlimpseGrid",
     "ImageSensor",
+    "InfogazeError",
     "LittleToGain",
     "Look",
     "Method",

@@ -5,7 +5,7 @@ An episode receives glimpses and nothing else. It has no image, so nothing it sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,11 +20,13 @@ from infogaze.errors import InfogazeError
 from infogaze.features import to_pixels
 from infogaze.methods import method as method_named
 from infogaze.model import ModelConfig, Recogniser
-from infogaze.noise import SceneNoise, scene_seeds
+from infogaze.noise import SceneNoise, require_seed, scene_seeds
 from infogaze.policies import Choice, Policy, RandomPolicy
 from infogaze.sensing import Location, Sensor, require_inside, tensor_of
 from infogaze.stopping import StopRule
 
+Glimpses = Callable[[Num[Tensor, "B 2"]], Num[Tensor, "B C g g"]]
+"""A sensor as a plain function."""
 Seed = int | np.integer | Sequence[int] | np.ndarray | Int[Tensor, " B"]
 
 
@@ -99,18 +101,16 @@ class Agent:
         look is at random, or at `first`. The policy is the method's own unless another is given; the budget is the model's own, or
         as many looks as there are places where these are fewer.
         """
-        if batch < 1:
-            raise InfogazeError(f"batch is {batch}; it must be at least 1")
-        budget = min(self.looks, self.model.grid.places) if budget is None else budget
-        if budget < 1:
-            raise InfogazeError(f"budget is {budget}; it must be at least 1 look")
-        if isinstance(seed, int | np.integer):
-            seeds = scene_seeds(int(seed), batch)
-        else:
-            seeds = torch.as_tensor(seed, dtype=torch.int64)
-            if seeds.shape != (batch,):
-                raise InfogazeError(f"{seeds.numel()} seeds for {batch} scenes; give one a scene, or one for all")
+        batch = _at_least_one("batch", batch)
+        budget = min(self.looks, self.model.grid.places) if budget is None else _at_least_one("budget", budget)
+        seeds = _seeds(seed, batch)
         policy = self.policy if policy is None else policy
+        for name, rule, example in (
+            ("policy", policy, "infogaze.RandomPolicy()"),
+            ("stop", stop, "infogaze.Confident(0.95)"),
+        ):
+            if rule is not None and not callable(rule):
+                raise InfogazeError(f"{name} is {rule!r}; something to call is needed, such as {example}")
         cast = torch.autocast(self.model.device.type, torch.bfloat16, enabled=self.precision == "bfloat16")
         channels = None if self.config is None else self.config.channels
         seeds = seeds.to(self.model.device)
@@ -118,7 +118,7 @@ class Agent:
 
     def run(
         self,
-        sensor: Sensor,
+        sensor: Sensor | Glimpses,
         budget: int | None = None,
         *,
         batch: int = 1,
@@ -127,10 +127,18 @@ class Agent:
         policy: Policy | None = None,
         stop: StopRule | None = None,
     ) -> Episode:
-        """Look through a sensor until the budget is spent or the stop rule fires; the finished episode tells all."""
+        """Look through a sensor until the budget is spent or the stop rule fires; the finished episode tells all.
+
+        A sensor has a method `look`; a plain function of the locations will do too.
+        """
+        look = getattr(sensor, "look", sensor)
+        if not callable(look):
+            raise InfogazeError(
+                f"the sensor is {sensor!r}; it needs a method look(where), or to be a function of where itself"
+            )
         episode = self.episode(batch, seed, budget=budget, first=first, policy=policy, stop=stop)
         while not episode.done:
-            episode.observe(sensor.look(episode.next_location()))
+            episode.observe(look(episode.next_location()))
         return episode
 
 
@@ -200,7 +208,7 @@ class Episode:
             with torch.no_grad():
                 classes = self._model.backbone.classify(self._belief).shape[-1]
             return torch.full((self.batch, classes), 1.0 / classes, device=self._seeds.device)
-        return self._probabilities
+        return self._probabilities.clone()
 
     @property
     def gain(self) -> Float[Tensor, "B rows cols"]:
@@ -310,3 +318,21 @@ class Episode:
         if not bool(((glimpse >= 0) & (glimpse <= 1)).all()):
             raise InfogazeError("float glimpses must lie in [0, 1] with no NaN; give uint8 for 0 to 255")
         return to_pixels(glimpse.float())
+
+
+def _at_least_one(name: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InfogazeError(f"{name} is {value!r}; it must be a whole number of at least 1")
+    return int(value)
+
+
+def _seeds(seed: Seed, batch: int) -> Int[Tensor, " B"]:
+    if isinstance(seed, int | np.integer):
+        require_seed(int(seed))
+        return scene_seeds(int(seed), batch)
+    given = np.asarray(seed.cpu() if isinstance(seed, Tensor) else seed)
+    if not np.issubdtype(given.dtype, np.integer) or given.shape != (batch,):
+        raise InfogazeError(
+            f"seeds are {given.dtype} of shape {given.shape}; whole numbers of 64 bits are needed, one a scene ({batch}) or one for all"
+        )
+    return torch.tensor(given.astype(np.int64))

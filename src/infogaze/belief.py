@@ -82,7 +82,7 @@ class BeliefUpdate(nn.Module):
 
 
 class AttentiveBeliefUpdate(BeliefUpdate):
-    """The update with structured self-attention (Lin et al., 2017) over the states of all looks so far.
+    """The update with structured self-attention (Lin et al., 2017) over the states after all looks so far; the empty start is none of them.
 
     Each hop scores a state by w . tanh(W h) and reads the mean of the states weighted by the softmax of their scores. A score
     depends on its own state alone, so the weighted sum is kept up from look to look, and the looks themselves need not be.
@@ -91,7 +91,7 @@ class AttentiveBeliefUpdate(BeliefUpdate):
     def __init__(self, feature_size: int, belief_size: int, hops: int, keeping: bool = False) -> None:
         super().__init__(feature_size, belief_size, keeping)
         self.hops = hops
-        self.memory_size = hops * (belief_size + 2)
+        self.memory_size = 1 + hops * (belief_size + 2)
         self.score = nn.Sequential(
             nn.Linear(belief_size, belief_size // 2), nn.Tanh(), nn.Linear(belief_size // 2, hops)
         )
@@ -100,19 +100,20 @@ class AttentiveBeliefUpdate(BeliefUpdate):
     def start(self, batch: int) -> Belief:
         """The belief before the first look; the largest score so far is minus infinity, as far as bfloat16 goes too."""
         begun = super().start(batch)
-        begun.memory[:, : self.hops] = -1e30
+        begun.memory[:, 1 : 1 + self.hops] = -1e30
         return begun
 
     def advance(self, belief: Belief, received: Float[Tensor, "*batch h"]) -> Belief:
-        """Take the last state into memory, read the memory, then update as the plain one does."""
+        """Take the last state into memory if a look made it, read the memory, then update as the plain one does."""
         hops = self.hops
-        peak, total, read = belief.memory.split([hops, hops, hops * self.belief_size], -1)
+        looked, peak, total, read = belief.memory.split([1, hops, hops, hops * self.belief_size], -1)
         score = self.score(belief.hidden)  # [*batch, hops]
-        raised = torch.maximum(peak, score)
-        fade, weight = torch.exp(peak - raised), torch.exp(score - raised)
+        raised = torch.where(looked > 0, torch.maximum(peak, score), peak)
+        fade, weight = torch.exp(peak - raised), looked * torch.exp((score - raised).clamp(max=0.0))
         total = total * fade + weight
         states = read.unflatten(-1, (hops, -1)) * fade[..., None] + weight[..., None] * belief.hidden[..., None, :]
-        attended = (states / total[..., None]).flatten(-2)  # [*batch, hops * h]
+        # Before the first look there is nothing to read; of the weights of one hop the largest is 1.
+        attended = (states / total.clamp(min=1e-6)[..., None]).flatten(-2)  # [*batch, hops * h]
         hidden = self.from_hidden(belief.hidden) + self.from_memory(attended) + received
-        kept = torch.cat([raised, total, states.flatten(-2)], -1)
+        kept = torch.cat([torch.ones_like(looked), raised, total, states.flatten(-2)], -1)
         return Belief(self.renewed(belief.hidden, hidden), kept)

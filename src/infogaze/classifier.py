@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
+
+from infogaze.precision import precise
 
 
 class Classifier(nn.Module):
@@ -17,5 +18,4 @@ class Classifier(nn.Module):
 
     def forward(self, hidden: Float[Tensor, "*batch h"]) -> Float[Tensor, "*batch classes"]:
         """log p(y | h)."""
-        logits = self.linear(hidden)
-        return functional.log_softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)), dim=-1)
+        return functional.log_softmax(precise(self.linear(hidden)), dim=-1)

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from infogaze.precision import precise
 from infogaze.sensing import GlimpseGrid
 
 _REFINEMENTS = 5
@@ -88,5 +89,5 @@ class Decoder(nn.Module):
     def initialise(self, z: Float[Tensor, "N d"], mean: Float[Tensor, " f"], spread: Float[Tensor, ""]) -> None:
         """Scale and shift the last convolution so that these z give features of this mean and, on the whole, this standard deviation."""
         bias = self.last.get_parameter("bias")
-        self.last.weight.mul_(spread / self(z).float().flatten(0, 1).var(0).mean().sqrt().clamp(min=1e-8))
-        bias.add_(mean - self(z).float().flatten(0, 1).mean(0))
+        self.last.weight.mul_(spread / precise(self(z)).flatten(0, 1).var(0).mean().sqrt().clamp(min=1e-8))
+        bias.add_(mean - precise(self(z)).flatten(0, 1).mean(0))

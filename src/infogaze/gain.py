@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from infogaze.precision import precise
+
 Criterion = Callable[
     [Float[Tensor, "P B L classes"], Float[Tensor, "B classes"], Float[Tensor, "P B L f"]], Float[Tensor, "B L"]
 ]
@@ -19,8 +21,7 @@ Criterion = Callable[
 
 def class_entropy(log_probabilities: Float[Tensor, "*batch classes"]) -> Float[Tensor, "*batch"]:
     """How undecided a class distribution is, in nats."""
-    precise = log_probabilities.to(torch.promote_types(log_probabilities.dtype, torch.float32))
-    return torch.special.entr(precise.exp()).sum(-1)
+    return torch.special.entr(precise(log_probabilities).exp()).sum(-1)
 
 
 def expected_information_gain(
@@ -50,8 +51,7 @@ def feature_variance(
     features: Float[Tensor, "P B L f"],
 ) -> Float[Tensor, "B L"]:
     """How much the imagined features of a place differ between samples: their variance over P, the mean over dimensions."""
-    precise = features.to(torch.promote_types(features.dtype, torch.float32))
-    return precise.var(0, correction=0).mean(-1)  # [B, L]
+    return precise(features).var(0, correction=0).mean(-1)  # [B, L]
 
 
 CRITERIA: dict[str, Criterion] = {

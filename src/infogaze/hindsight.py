@@ -15,6 +15,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from infogaze.precision import precise
+
 _FIRST_SHARE = -3.0
 """Before the sigmoid."""
 
@@ -50,7 +52,7 @@ class Hindsight(nn.Module):
         return self.slope * gain + self._beyond(hidden, entropy).gather(-1, places[..., None]).squeeze(-1)
 
     def _beyond(self, hidden: Tensor, entropy: Tensor) -> Tensor:
-        return entropy[..., None] * torch.sigmoid(self.head(hidden).float())
+        return entropy[..., None] * torch.sigmoid(precise(self.head(hidden)))
 
 
 def share_head(belief_size: int, places: int) -> nn.Sequential:

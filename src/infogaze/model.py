@@ -18,6 +18,7 @@ from infogaze.errors import InfogazeError
 from infogaze.features import GlimpseFeatures
 from infogaze.gain import Criterion, class_entropy, expected_information_gain
 from infogaze.hindsight import Hindsight
+from infogaze.noise import stream_seed
 from infogaze.posterior import Posterior
 from infogaze.sensing import GlimpseGrid
 
@@ -196,7 +197,7 @@ def build(config: ModelConfig, seed: int = 0) -> Model:
 def seeded(make: Callable[[ModelConfig], R], config: ModelConfig, seed: int) -> R:
     """What `make` makes, with fresh weights that the seed fixes."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(stream_seed(seed, "weights"))
         return make(config)
 
 

@@ -5,6 +5,7 @@ Each number is a hash of (scene seed, look, position), made with the finaliser o
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 
@@ -12,9 +13,24 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from infogaze.errors import InfogazeError
+
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 _FIRST = 0xBF58476D1CE4E5B9 - (1 << 64)
 _SECOND = 0x94D049BB133111EB - (1 << 64)
+
+
+def require_seed(seed: int) -> None:
+    """Refuse what is no whole number of 64 bits."""
+    if not -(1 << 63) <= seed < 1 << 63:
+        raise InfogazeError(f"seed is {seed}; it must be from {-(1 << 63)} to {(1 << 63) - 1}")
+
+
+def stream_seed(seed: int, *purpose: str | int) -> int:
+    """The seed of a generator that serves this purpose alone: a hash of both, so that no two purposes share a stream."""
+    require_seed(seed)
+    digest = hashlib.sha256("/".join(map(str, (seed, *purpose))).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
 
 
 def scene_seeds(

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from infogaze.posterior import prior_log_prob
+from infogaze.precision import precise
 
 
 def classification_loss(
@@ -20,7 +21,7 @@ def classification_loss(
 
 def log_likelihood(log_probabilities: Float[Tensor, "T B classes"], labels: Int[Tensor, " B"]) -> Float[Tensor, "T B"]:
     """log p(y) of the true labels, in nats."""
-    return log_probabilities.float().gather(2, labels[None, :, None].expand(len(log_probabilities), -1, 1)).squeeze(2)
+    return precise(log_probabilities).gather(2, labels[None, :, None].expand(len(log_probabilities), -1, 1)).squeeze(2)
 
 
 def partial_vae_loss(
@@ -41,8 +42,7 @@ def partial_vae_loss(
     index = places.t()[None, :, :, None].expand(looks, batch, looks, size)
     guessed = imagined.gather(2, index)  # [T, B, T', f]: at look t, the imagined content of look t'
     difference = guessed - seen.movedim(0, 1)
-    precise = torch.promote_types(difference.dtype, torch.float32)
-    error = difference.to(precise).square().sum(-1)  # [T, B, T']
+    error = precise(difference).square().sum(-1)  # [T, B, T']
     observed = torch.ones(looks, looks, device=seen.device).tril()[:, None]  # [T, 1, T'], t' <= t
     likelihood = 0.5 * (observed * (error * torch.exp(-log_variance) + size * log_variance)).sum(-1)  # [T, B]
     return (likelihood + divergence * (log_q - prior_log_prob(z))).mean()

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from infogaze import spline
+from infogaze.precision import precise
 
 _SMALLEST_SCALE = 1e-3
 _SCALE_ONE = math.log(math.expm1(1.0 - _SMALLEST_SCALE))
@@ -26,11 +27,6 @@ _SCALE_ONE = math.log(math.expm1(1.0 - _SMALLEST_SCALE))
 def _scale(raw: Tensor) -> Tensor:
     """A positive scale that is 1 at zero and grows no faster than its input, so no input makes it overflow."""
     return _SMALLEST_SCALE + functional.softplus(raw + _SCALE_ONE)
-
-
-def _precise(x: Tensor) -> Tensor:
-    """At least float32: densities are sums over many dimensions."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 class ActNorm(nn.Module):
@@ -44,7 +40,7 @@ class ActNorm(nn.Module):
         nn.init.zeros_(self.predict.bias)
 
     def _scale_and_shift(self, context: Tensor) -> tuple[Tensor, Tensor]:
-        raw, shift = _precise(self.predict(context)).split(self.size, -1)
+        raw, shift = precise(self.predict(context)).split(self.size, -1)
         return _scale(raw), shift
 
     def forward(
@@ -218,7 +214,7 @@ class Posterior(nn.Module):
         """q(z | h)."""
         sizes = [self.latent_size, self.latent_size, self.context_size]
         mean, raw, context = self.encode(hidden).split(sizes, -1)
-        return FlowDistribution(_precise(mean), _scale(_precise(raw)), context, list(self.layers))  # type: ignore[arg-type]
+        return FlowDistribution(precise(mean), _scale(precise(raw)), context, list(self.layers))  # type: ignore[arg-type]
 
     @torch.no_grad()
     def initialise(self, hidden: Float[Tensor, "N h"], noise: Float[Tensor, "N d"]) -> None:

@@ -21,7 +21,10 @@ _LONGEST_SIDE, _MOST_PLACES = 1 << 20, 1 << 20
 
 @dataclass(frozen=True)
 class GlimpseGrid:
-    """The candidate places of a scene: square glimpses, a stride apart, from the top-left corner on."""
+    """The candidate places of a scene: square glimpses, a stride apart, from the top-left corner on.
+
+    Where the last of them would leave pixels at the edge unseen, there is one more at the edge, less than a stride away.
+    """
 
     height: int
     """Scene height in pixels."""
@@ -42,8 +45,7 @@ class GlimpseGrid:
             )
         if self.places < 2:
             raise InfogazeError(
-                f"a stride of {self.stride} with a glimpse of {self.glimpse} leaves one place on a scene of "
-                f"{self.height}x{self.width}: there is no grid to choose from"
+                f"a glimpse of {self.glimpse} leaves one place on a scene of {self.height}x{self.width}: there is no grid to choose from"
             )
         if self.places > _MOST_PLACES:
             raise InfogazeError(
@@ -54,12 +56,12 @@ class GlimpseGrid:
     @property
     def rows(self) -> int:
         """Places from top to bottom."""
-        return (self.height - self.glimpse) // self.stride + 1
+        return -(-(self.height - self.glimpse) // self.stride) + 1
 
     @property
     def cols(self) -> int:
         """Places from left to right."""
-        return (self.width - self.glimpse) // self.stride + 1
+        return -(-(self.width - self.glimpse) // self.stride) + 1
 
     @property
     def places(self) -> int:
@@ -68,9 +70,14 @@ class GlimpseGrid:
 
     def locations(self, device: torch.device | str | None = None) -> Int[Tensor, "L 2"]:
         """Row and column of the top-left pixel of every place, row by row."""
+        rows, cols = self.axes(device)
+        return torch.cartesian_prod(rows, cols).view(self.places, 2)
+
+    def axes(self, device: torch.device | str | None = None) -> tuple[Int[Tensor, " rows"], Int[Tensor, " cols"]]:
+        """The top rows and the left columns of the places."""
         rows = torch.arange(self.rows, device=device) * self.stride
         cols = torch.arange(self.cols, device=device) * self.stride
-        return torch.cartesian_prod(rows, cols).view(self.places, 2)
+        return rows.clamp(max=self.height - self.glimpse), cols.clamp(max=self.width - self.glimpse)
 
     def coordinates(self, locations: Shaped[Tensor, "*batch 2"]) -> Float[Tensor, "*batch 2"]:
         """Pixel locations on a scale from -1 (top, left) to 1 (bottom, right)."""
@@ -85,13 +92,20 @@ class GlimpseGrid:
 
     def nearest(self, locations: Num[Tensor, "*batch 2"]) -> Int[Tensor, "*batch"]:
         """The index of the place nearest to each location."""
-        row, col = torch.floor(locations / self.stride + 0.5).long().unbind(-1)
-        return row.clamp(0, self.rows - 1) * self.cols + col.clamp(0, self.cols - 1)
+        rows, cols = self.axes(locations.device)
+        row, col = locations.unbind(-1)
+        return _nearest(row, rows) * self.cols + _nearest(col, cols)
 
     def at(self, locations: Num[Tensor, "B 2"]) -> Bool[Tensor, "B L"]:
         """Which place a location falls on: the one less than half a pixel away, if any."""
         distance = locations[:, None] - self.locations(locations.device)  # [B, L, 2]
         return (distance.abs() < 0.5).all(-1)
+
+
+def _nearest(values: Num[Tensor, "*batch"], starts: Int[Tensor, " n"]) -> Int[Tensor, "*batch"]:
+    """The index of the start nearest to each value; of two as near, the later."""
+    between = (starts[1:] + starts[:-1]) / 2
+    return torch.bucketize(values.double().contiguous(), between.double(), right=True)
 
 
 def tensor_of(values: Tensor | np.ndarray | Sequence[float] | Sequence[Sequence[float]]) -> Tensor:
@@ -123,11 +137,7 @@ def extract(
 
 def extract_grid(images: Shaped[Tensor, "B C H W"], grid: GlimpseGrid) -> Shaped[Tensor, "B L C g g"]:
     """Cut every glimpse of the grid."""
-    batch, channels = images.shape[:2]
-    windows = images.unfold(2, grid.glimpse, grid.stride).unfold(
-        3, grid.glimpse, grid.stride
-    )  # [B, C, rows, cols, g, g]
-    return windows.permute(0, 2, 3, 1, 4, 5).reshape(batch, grid.places, channels, grid.glimpse, grid.glimpse)
+    return extract(images, grid.locations(images.device).expand(len(images), -1, 2), grid.glimpse)
 
 
 def _cut(images: Tensor, top: Tensor, left: Tensor, size: int) -> Tensor:

@@ -18,6 +18,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from infogaze.precision import precise
+
 _SMALLEST_BIN = 1e-3  # of the range
 _SMALLEST_SLOPE = 1e-3
 _SLOPE_ONE = math.log(math.expm1(1.0 - _SMALLEST_SLOPE))  # softplus of this, plus the smallest slope, is 1
@@ -50,7 +52,7 @@ def parameters(bins: int) -> int:
 
 def knots(raw: Float[Tensor, "*batch n d"], bound: float) -> Knots:
     """Any real numbers, n = 3K - 1 for each element, as a valid spline; zeros give the identity. At least float32 inside."""
-    raw = raw.to(torch.promote_types(raw.dtype, torch.float32))
+    raw = precise(raw)
     bins = (raw.shape[-2] + 1) // 3
     numbers = raw.unbind(-2)
     return Knots(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +122,7 @@ def test_check_lists_every_wrong_label(tmp_path: Path) -> None:
 
 def test_python_objects_are_refused_not_unpickled(tmp_path: Path) -> None:
     path = write(tmp_path / "set.npz", {**plain(), "classes": np.array(["ant", None, "cow"], object)})
-    with pytest.raises(DataError, match=r"set\.npz: classes cannot be read: .*allow_pickle=False"):
+    with pytest.raises(DataError, match=r"set\.npz: classes cannot be read: .*unpickled"):
         read_set("arrays", path)
 
 
@@ -142,3 +144,37 @@ def test_damaged_and_foreign_files_are_named(tmp_path: Path) -> None:
         read_set("arrays", tmp_path / "one.npy")
     with pytest.raises(DataError, match=r"nowhere\.npz: no such file"):
         read_set("arrays", tmp_path / "nowhere.npz")
+
+
+def test_a_header_that_announces_more_than_the_file_holds_is_refused_at_once(tmp_path: Path) -> None:
+    path = write(tmp_path / "set.npz", plain())
+    with zipfile.ZipFile(path) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    announced = {"descr": "|u1", "fortran_order": False, "shape": (2**40, 3, 32, 32)}
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, announced)
+    members["train_x.npy"] = header.getvalue() + b"few"
+    with zipfile.ZipFile(path, "w") as file:
+        for name, data in members.items():
+            file.writestr(name, data)
+    with pytest.raises(DataError, match=rf"train_x .*{2**40 * 3 * 32 * 32} bytes"):
+        read_set("arrays", path)
+    assert [str(problem).count("train_x") for problem in check("arrays", path).problems] == [1]
+
+
+@pytest.mark.parametrize("label", [2**62, -1, 4])
+def test_labels_beyond_all_images_are_named_at_once(label: int, tmp_path: Path) -> None:
+    arrays = {**plain(), "train_y": np.array([0, 1, 0, label])}
+    del arrays["classes"]
+    with pytest.raises(DataError, match=rf"train_y\[3\] is {label}"):
+        read_set("arrays", write(tmp_path / "set.npz", arrays))
+
+
+def test_a_set_of_one_class_is_refused_by_check_and_by_load_alike(tmp_path: Path) -> None:
+    arrays = {**plain(), "train_y": np.zeros(4, int), "test_y": np.zeros(2, int), "classes": np.array(["ant"])}
+    path = write(tmp_path / "set.npz", arrays)
+    (problem,) = check("arrays", path).problems
+    assert "1 class" in str(problem)
+    with pytest.raises(DataError) as caught:
+        load_set("arrays", path, cache=tmp_path / "cache")
+    assert str(caught.value) == str(problem)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from infogaze.data.options import Fit, Options
-from infogaze.data.pictures import Form, fit_picture, read_picture
+from infogaze.data.pictures import Form, fit_picture, open_picture, read_picture
 from infogaze.data.problems import DataError
 from tests.data.make_sets import noise, write_image
 
@@ -178,7 +180,7 @@ def test_resize_is_lanczos_and_stretches() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"size": (0, 4)}, r"size is \(0, 4\); it must be a height and a width of at least 1 pixel"),
+        ({"size": (0, 4)}, r"size is \(0, 4\); it must be a height and a width of 1 to 16384 pixels"),
         ({"fit": "squeeze"}, "fit is 'squeeze'; it must be one of resize, crop, pad"),
         ({"channels": 2}, "channels is 2; it must be 1 or 3"),
         ({"test_share": 1.0}, r"test_share is 1\.0; it must be between 0 and 1"),
@@ -189,3 +191,24 @@ def test_options_that_cannot_be_are_refused(settings: dict[str, object], message
     wrong: Any = SimpleNamespace(**{**asdict(Options()), **settings})
     with pytest.raises(ValueError, match=message):
         Options.__post_init__(wrong)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such files")
+def test_what_is_no_file_is_called_what_it_is(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    for path, name in ((tmp_path / "pipe.png", "pipe"), (Path("/dev/null"), "device"), (tmp_path, "folder")):
+        with pytest.raises(DataError, match=name) as caught:
+            open_picture(path)
+        assert "damaged" not in str(caught.value)
+        assert "empty" not in str(caught.value)
+
+
+def test_a_decompression_bomb_is_called_that_and_a_large_picture_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_image(tmp_path / "large.png", noise(0, 20, 20))
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 300)  # Pillow warns from here on, and refuses from twice as many on
+    assert open_picture(path).size == (20, 20)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    with pytest.raises(DataError, match="more than 200 pixels, as a decompression bomb"):
+        open_picture(path)

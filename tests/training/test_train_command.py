@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import infogaze
 from infogaze import METHODS
 from infogaze.cli import main
 from infogaze.commands.train import MethodName, PresetName, RecipeName
-from infogaze.files import FileError
+from infogaze.files import FileError, locked
 from infogaze.model import build
 from infogaze.presets import PRESETS
 from infogaze.training.recipe import RECIPES, PhaseRecipe, Recipe
@@ -224,6 +225,37 @@ def test_wrong_calls_are_one_line_and_exit_code_2(
         said = capsys.readouterr().err
         assert words in said
         assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (["--read.size", "100000", "100000"], "(100000, 100000)"),
+        (["--hold-out", "0.99999"], "0.99999"),
+        (["--hold-out", "nan"], "nan"),
+        (["--seed", str(2**64)], str(2**64)),
+        (["--read.seed", str(-(2**70))], str(-(2**70))),
+        (["--save-every", "nan"], "nan"),
+        (["--save-every", "-1"], "-1"),
+        (["--length", "nan"], "nan"),
+    ],
+)
+def test_values_out_of_range_are_one_line_that_names_them(
+    given: list[str], named: str, arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = refused(capsys, arrays, tmp_path / "run", *given)
+    assert named in line
+    assert not (tmp_path / "run" / "model.json").exists()
+
+
+def test_a_second_command_on_a_folder_in_use_is_refused_with_the_first_ones_process(
+    arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    with locked(tmp_path / "run"):
+        line = refused(capsys, arrays, tmp_path / "run")
+    assert f"process {os.getpid()}" in line
+    train(arrays, tmp_path / "run")
 
 
 def test_a_full_disk_is_one_line_that_says_how_to_go_on(

@@ -15,6 +15,7 @@ from infogaze.backbone import Backbone
 from infogaze.belief import Belief
 from infogaze.model import ModelConfig, Recogniser
 from infogaze.objectives import classification_loss
+from infogaze.precision import precise
 from infogaze.sensing import GlimpseGrid
 from infogaze.training.phases import Batch, Draw, Objective, Outcome, Phase, accuracy
 
@@ -53,7 +54,7 @@ class PictureNetwork(nn.Module):
 
     def forward(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B classes"]:
         """log p(y | image), pixels in [-1, 1]."""
-        return functional.log_softmax(self.head(self.body(images).amax((2, 3))).float(), -1)
+        return functional.log_softmax(precise(self.head(self.body(images).amax((2, 3)))), -1)
 
 
 class PictureBackbone(Backbone):

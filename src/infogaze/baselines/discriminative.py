@@ -24,6 +24,7 @@ from infogaze.model import ModelConfig, Recogniser, glimpse_backbone
 from infogaze.noise import SceneNoise
 from infogaze.objectives import log_likelihood
 from infogaze.policies import Choice, best
+from infogaze.precision import precise
 from infogaze.sensing import GlimpseGrid
 from infogaze.training.phases import (
     Batch,
@@ -50,7 +51,7 @@ class Valuer(Recogniser):
         """What a look at each place is expected to be worth, in nats."""
         with torch.no_grad():
             most = class_entropy(self.backbone.classify(belief))
-        return most[..., None] * torch.sigmoid(self.head(belief.hidden.detach()).float())
+        return most[..., None] * torch.sigmoid(precise(self.head(belief.hidden.detach())))
 
 
 def with_value_head(config: ModelConfig) -> Valuer:

@@ -21,6 +21,7 @@ from infogaze.model import ModelConfig, Recogniser, glimpse_backbone
 from infogaze.noise import SceneNoise
 from infogaze.objectives import classification_loss, reinforce_loss
 from infogaze.policies import Choice
+from infogaze.precision import precise
 from infogaze.sensing import GlimpseGrid
 from infogaze.training.phases import (
     Batch,
@@ -51,11 +52,11 @@ class Ram(Recogniser):
 
     def aim(self, belief: Belief) -> Float[Tensor, "*batch 2"]:
         """The policy's mean: row and column on the scale from -1 to 1. The state does not learn from where it led."""
-        return torch.tanh(self.controller(belief.hidden.detach()).float())
+        return torch.tanh(precise(self.controller(belief.hidden.detach())))
 
     def expect(self, belief: Belief) -> Float[Tensor, "*batch"]:
         """b_t, the reward that is expected; the state does not learn from its error."""
-        return self.baseline(belief.hidden.detach()).squeeze(-1).float()
+        return precise(self.baseline(belief.hidden.detach()).squeeze(-1))
 
     def pixel(self, coordinates: Float[Tensor, "*batch 2"]) -> Int[Tensor, "*batch 2"]:
         """The nearest pixel whose glimpse is inside the scene."""

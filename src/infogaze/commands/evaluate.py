@@ -45,6 +45,7 @@ from infogaze.evaluation.sample_counts import COUNTS, sample_counts
 from infogaze.evaluation.showcase import showcase
 from infogaze.files import read_json
 from infogaze.methods import METHODS
+from infogaze.noise import require_seed
 from infogaze.progress import Display, display
 from infogaze.weights import load, weights_digest
 
@@ -91,6 +92,7 @@ class Evaluate:
         for name, value in (("scenes", self.scenes), ("batch", self.batch)):
             if value is not None and value < 1:
                 raise InfogazeError(f"{name} is {value}; it must be at least 1")
+        require_seed(self.seed)
         device = chosen_device(self.device)
         judge = None if self.judge is None else _judge(self.judge, device)
         configs = [trained(run) for run in self.runs]

@@ -15,7 +15,7 @@ from infogaze.data.options import Options
 from infogaze.data.sets import Split
 from infogaze.evaluation.accuracy import Estimate, accuracy, lead
 from infogaze.evaluation.rollouts import Rollouts, roll_out
-from infogaze.files import write_whole
+from infogaze.files import locked, write_whole
 from infogaze.model import Recogniser, build
 from infogaze.policies import GainPolicy, Policy, RandomPolicy
 from infogaze.presets import preset
@@ -76,7 +76,7 @@ def first_run(out: Path, seed: int, recipe: Recipe) -> tuple[Estimate, Estimate]
 
 
 def _train(model: Recogniser, split: Split, config: RunConfig, folder: RunFolder, screen: Display) -> None:
-    with stop_signals() as asked:
+    with locked(folder.path), stop_signals() as asked:
         try:
             train(model, split, config, folder, Surroundings(Bars(screen).notice, screen.say, lambda: bool(asked)))
         except Stopped as stop:

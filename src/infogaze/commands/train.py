@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -18,7 +19,7 @@ from infogaze.data.options import Options
 from infogaze.data.registry import load_set
 from infogaze.data.sets import ImageSet
 from infogaze.errors import InfogazeError
-from infogaze.files import FileError
+from infogaze.files import FileError, locked
 from infogaze.methods import build_for, method
 from infogaze.model import Recogniser
 from infogaze.presets import Preset, preset
@@ -86,6 +87,8 @@ class Train:
 
     def run(self) -> None:
         """Read, train, save."""
+        if not 0.0 <= self.save_every < math.inf:
+            raise InfogazeError(f"save_every is {self.save_every}; it must be a number of seconds, at least 0")
         with processes(chosen_device(self.device)) as (share, device):
             with first_process_first(share):
                 config, images = self._resolved()
@@ -93,7 +96,8 @@ class Train:
                 folder = RunFolder(self.out, config)
             if share.world > 1 and device.type == "cuda":
                 model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
-            self._train(model, images, config, folder, share)
+            with locked(self.out) if share.rank == 0 else nullcontext():
+                self._train(model, images, config, folder, share)
 
     def _resolved(self) -> tuple[RunConfig, ImageSet]:
         name = preset(self.preset).data if self.data is None else self.data

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import zipfile
 import zlib
 from collections import Counter
@@ -13,7 +15,9 @@ import numpy as np
 from infogaze.data.options import Options
 from infogaze.data.problems import DataError, Problem
 from infogaze.data.reading import Reading, pictures_in_array
+from infogaze.errors import InfogazeError
 
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _NEEDED = ("train_x", "train_y", "test_x", "test_y")
 
 
@@ -25,6 +29,10 @@ def read_arrays(path: Path, options: Options) -> Reading:
         raise DataError(*(Problem(path, fault) for fault in faults))
     images = {split: _channels_first(arrays[f"{split}_x"]) for split in ("train", "test")}
     labels = {split: arrays[f"{split}_y"].astype(np.int64) for split in ("train", "test")}
+    # Each class has an image to train on, so without names there are at most as many classes as those.
+    faults = [] if "classes" in arrays else _faults_of_labels(labels, len(labels["train"]))
+    if faults:
+        raise DataError(*(Problem(path, fault) for fault in faults))
     classes = _classes(arrays, labels["train"])
     faults = _faults_together(images, labels, classes)
     if faults:
@@ -36,14 +44,17 @@ def read_arrays(path: Path, options: Options) -> Reading:
 def _members(path: Path) -> dict[str, np.ndarray]:
     if not path.is_file():
         raise DataError(Problem(path, "no such file"))
+    if not os.access(path, os.R_OK):
+        raise DataError(Problem(path, "may not be read by this user"))
     if not zipfile.is_zipfile(path):
         raise DataError(Problem(path, f"is damaged or no .npz file; it is to hold {', '.join(_NEEDED)}"))
     arrays, problems = {}, []
     # Never unpickled: a file from elsewhere could run anything.
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as members:
+    with zipfile.ZipFile(path) as file, np.load(path, allow_pickle=False) as members:
         for name in (*_NEEDED, "classes"):
             if name in members.files:
                 try:
+                    _require_true_header(file, name)
                     arrays[name] = members[name]
                 except (ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
                     problems.append(Problem(path, f"{name} cannot be read: {error}"))
@@ -52,6 +63,21 @@ def _members(path: Path) -> dict[str, np.ndarray]:
     if problems:
         raise DataError(*problems)
     return arrays
+
+
+def _require_true_header(file: zipfile.ZipFile, name: str) -> None:
+    """Refuse an array whose header announces another size than there is: memory for it would be asked for before it is read."""
+    member = file.getinfo(f"{name}.npy")
+    with file.open(member) as stream:
+        version = np.lib.format.read_magic(stream)
+        if version not in _HEADERS:
+            raise InfogazeError(f"its format is {version[0]}.{version[1]}; 1.0 and 2.0 are allowed")
+        shape, _, dtype = _HEADERS[version](stream)
+        if dtype.hasobject:
+            raise InfogazeError("it holds Python objects, which are never unpickled")
+        announced, held = math.prod(shape) * dtype.itemsize, member.file_size - stream.tell()
+    if announced != held:
+        raise InfogazeError(f"its header announces {announced} bytes and it holds {held}")
 
 
 def _faults(split: str, arrays: Mapping[str, np.ndarray]) -> list[str]:
@@ -96,13 +122,7 @@ def _faults_together(
                 *images["train"].shape[1:], *images["test"].shape[1:]
             )
         )
-    for split, values in labels.items():
-        wrong, first, counts = np.unique(values, return_index=True, return_counts=True)
-        for label, place, count in zip(wrong.tolist(), first.tolist(), counts.tolist(), strict=True):
-            if not 0 <= label < len(classes):
-                others = f", and {count - 1} more are" if count > 1 else ""
-                allowed = f"the {len(classes)} classes 0 to {len(classes) - 1}"
-                faults.append(f"{split}_y[{place}] is {label}{others}, not one of {allowed}")
+    faults += _faults_of_labels(labels, len(classes))
     counts = np.bincount(
         labels["train"][(labels["train"] >= 0) & (labels["train"] < len(classes))], minlength=len(classes)
     )
@@ -110,6 +130,20 @@ def _faults_together(
     for label in np.flatnonzero(counts == 0).tolist():
         where = ", and test_y has it" if label in tested else ""
         faults.append(f"class {label} ({classes[label]}) has no images in train_x{where}")
+    return faults
+
+
+def _faults_of_labels(labels: Mapping[str, np.ndarray], classes: int) -> list[str]:
+    """Labels that are none of so many classes."""
+    faults = []
+    for split, values in labels.items():
+        found, first, counts = np.unique(values, return_index=True, return_counts=True)
+        for label, place, count in zip(found.tolist(), first.tolist(), counts.tolist(), strict=True):
+            if not 0 <= label < classes:
+                others = f", and {count - 1} more are" if count > 1 else ""
+                faults.append(
+                    f"{split}_y[{place}] is {label}{others}, not one of the {classes} classes 0 to {classes - 1}"
+                )
     return faults
 
 

@@ -45,7 +45,7 @@ def class_files(folder: Path, problems: list[Problem]) -> dict[str, list[Path]]:
     """The files of each class, by name; hidden ones are left out, and what is odd joins the problems."""
     if not folder.is_dir():
         raise DataError(Problem(folder, "no such folder"))
-    classes = {entry.name: _visible(entry) for entry in _visible(folder) if entry.is_dir()}
+    classes = {entry.name: visible(entry) for entry in visible(folder) if entry.is_dir()}
     if not classes:
         raise DataError(Problem(folder, "holds no class folders"))
     for name, entries in classes.items():
@@ -79,8 +79,12 @@ def split_by_seed(files: ClassFiles, test_share: float, seed: int) -> tuple[Clas
     return train, test
 
 
-def _visible(folder: Path) -> list[Path]:
-    return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+def visible(folder: Path) -> list[Path]:
+    """What lies in a folder, by name, without what is hidden."""
+    try:
+        return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+    except OSError as error:
+        raise DataError(Problem(folder, f"cannot be read: {error.strerror}")) from None
 
 
 def _form(paths: Iterable[Path], options: Options) -> Form:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from infogaze.data.folder import class_files, labelled
+from infogaze.data.folder import class_files, labelled, visible
 from infogaze.data.options import Options
 from infogaze.data.pictures import Form
 from infogaze.data.problems import DataError, Problem
@@ -95,7 +95,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _images(folder: Path, problems: list[Problem]) -> list[Path]:
-    files = sorted(entry for entry in folder.iterdir() if not entry.name.startswith(".")) if folder.is_dir() else []
+    files = visible(folder) if folder.is_dir() else []
     if not files:
         problems.append(Problem(folder, "is a class without images" if folder.is_dir() else "missing class folder"))
     return files

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from infogaze.errors import InfogazeError
+from infogaze.noise import require_seed
 
 Fit = Literal["resize", "crop", "pad"]
+LARGEST = 16_384
+"""Pixels of a side that an image may be brought to."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +31,9 @@ class Options:
     """Whether a validation split joins the training split, as the paper's authors did; otherwise it stays unused."""
 
     def __post_init__(self) -> None:
-        if self.size is not None and (len(self.size) != 2 or min(self.size) < 1):
-            raise InfogazeError(f"size is {self.size}; it must be a height and a width of at least 1 pixel")
+        require_seed(self.seed)
+        if self.size is not None and (len(self.size) != 2 or min(self.size) < 1 or max(self.size) > LARGEST):
+            raise InfogazeError(f"size is {self.size}; it must be a height and a width of 1 to {LARGEST} pixels")
         if self.fit not in get_args(Fit):
             raise InfogazeError(f"fit is {self.fit!r}; it must be one of {', '.join(get_args(Fit))}")
         if self.channels not in (None, 1, 3):

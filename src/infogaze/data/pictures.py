@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import stat
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,9 @@ from infogaze.data.problems import DataError, Problem
 
 _GREY = {"1", "L", "LA"}
 _COLOUR = {"P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr", "LAB", "HSV"}
+_KINDS = {
+    stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe (FIFO)", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket",
+}  # fmt: skip
 _SIXTEEN_BITS = {"I;16", "I;16L", "I;16B", "I;16N"}
 
 
@@ -63,18 +68,25 @@ def open_picture(path: Path) -> Image.Image:
     Deep greys are scaled by 65535, whatever their values, so that two files compare. DataError names a file that cannot be read.
     """
     try:
-        if path.is_dir():
-            raise DataError(Problem(path, "is a folder, not an image"))
-        if not path.stat().st_size:
+        state = path.stat()
+        if not stat.S_ISREG(state.st_mode):
+            raise DataError(Problem(path, f"is {_KINDS.get(stat.S_IFMT(state.st_mode), 'no file')}, not an image"))
+        if not state.st_size:
             raise DataError(Problem(path, "is an empty file"))
-        with Image.open(path) as file:
-            image = ImageOps.exif_transpose(file)
+        with warnings.catch_warnings():
+            # Pillow warns of large pictures and refuses those twice as large; the refusal is enough.
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            with Image.open(path) as file:
+                image = ImageOps.exif_transpose(file)
     except DataError:
         raise
     except FileNotFoundError:
         raise DataError(Problem(path, "is missing")) from None
     except PermissionError:
         raise DataError(Problem(path, "may not be read by this user")) from None
+    except Image.DecompressionBombError:
+        most = 2 * (Image.MAX_IMAGE_PIXELS or 0)
+        raise DataError(Problem(path, f"unpacks to more than {most} pixels, as a decompression bomb does")) from None
     except UnidentifiedImageError:
         raise DataError(Problem(path, "is no image that Pillow can read")) from None
     except Exception as error:  # Pillow's decoders raise whatever a damaged file leads them to.

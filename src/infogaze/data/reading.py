@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,8 @@ from infogaze.data.pictures import Form, fit_picture, read_picture
 from infogaze.data.problems import DataError, Problem
 from infogaze.data.sets import ImageSet, Split
 
-_STRETCH = 4096
+_STRETCH, _STRETCH_BYTES = 4096, 1 << 28
+"""Images decoded at a time, and the memory that they may take, unless one takes more."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,9 @@ class Pictures:
 
     def stretches(self) -> Iterator[tuple[UInt8[np.ndarray, "n C H W"], list[Problem]]]:
         """All images, in order."""
-        for start in range(0, len(self), _STRETCH):
-            yield self.decode(start, min(start + _STRETCH, len(self)))
+        count = max(1, min(_STRETCH, _STRETCH_BYTES // math.prod(self.shape)))
+        for start in range(0, len(self), count):
+            yield self.decode(start, min(start + count, len(self)))
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,19 @@ class Reading:
     test: Pictures
     classes: tuple[str, ...]
     problems: tuple[Problem, ...] = ()
+
+
+def usable(reading: Reading, root: Path) -> Reading:
+    """The same, with what training and testing would fail on among its problems, where nothing else is known to be wrong."""
+    if reading.problems:
+        return reading
+    problems = []
+    if len(reading.classes) < 2:
+        problems.append(Problem(root, f"has {len(reading.classes)} class; two or more are needed to tell apart"))
+    for name, pictures in (("train on", reading.train), ("test on", reading.test)):
+        if not len(pictures):
+            problems.append(Problem(root, f"has no images to {name}"))
+    return replace(reading, problems=tuple(problems))
 
 
 def pictures_in_files(paths: Sequence[Path], labels: Sequence[int], form: Form) -> Pictures:

@@ -13,7 +13,7 @@ from infogaze.data.digits import digits
 from infogaze.data.folder import read_folder
 from infogaze.data.official import cinic10_home, read_cinic10, read_tinyimagenet, tinyimagenet_home
 from infogaze.data.options import AS_IT_IS, Options
-from infogaze.data.reading import Reading, in_memory, pictures_in_array
+from infogaze.data.reading import Reading, in_memory, pictures_in_array, usable
 from infogaze.data.sets import ImageSet
 from infogaze.data.torchvision_sets import (
     Cifar,
@@ -155,13 +155,13 @@ def load_set(
     # Absolute, so that a cache belongs to a place, not to the way it was typed.
     identity = {"name": name, "root": str(root.resolve()), "options": asdict(options)}
     fingerprint = fingerprint_of(identity, root, source.files(root))
-    return open_or_build(identity, fingerprint, lambda: source.read(root, options), cache, progress)
+    return open_or_build(identity, fingerprint, lambda: usable(source.read(root, options), root), cache, progress)
 
 
 def read_set(name: str, root: Path | str | None = None, options: Options = AS_IT_IS) -> Reading:
     """A set at its source, no image decoded yet and nothing cached."""
     source, root = _source(name, root, options)
-    return source.read(root, options)
+    return usable(source.read(root, options), root)
 
 
 def _source(name: str, root: Path | str | None, options: Options, download: bool = False) -> tuple[Source, Path]:

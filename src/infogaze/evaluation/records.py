@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -74,10 +74,6 @@ class About:
     """Share of the training split that was kept back; None where that is not known."""
     fit: str | None = None
     """How images of another size were brought to the scenes', resize, crop or pad; empty where none were, None where that is not known."""
-
-
-_DEFAULTS = {field.name: field.default for field in fields(About) if field.default is not MISSING}
-"""What an evaluation from before there were these fields is taken to say."""
 
 
 @dataclass(frozen=True)
@@ -195,23 +191,13 @@ _COMPACT = {torch.float32: torch.float16, torch.int64: torch.int32}
 
 
 def begin(folder: Path, about: About) -> None:
-    """Make the folder an evaluation of this; one of something else that was in it is forgotten.
-
-    How the same weights were trained, and images brought to size, is written anew: one from before may not have known, and it changes
-    nothing in what was measured.
-    """
+    """Make the folder an evaluation of this; one of something else that was in it is forgotten."""
     wanted = _plain(about)
-    if (folder / "about.json").exists():
-        try:
-            record = read_json(folder / "about.json")
-            found = {**_DEFAULTS, **record["about"]}
-            made = {name: wanted[name] for name in ("recipe", "hold_out", "fit")}
-            if record["format"] == FORMAT and {**found, **made} == wanted:
-                if found != wanted:
-                    _write_about(folder, {**record, "about": wanted})
-                return
-        except (ValueError, KeyError, TypeError):
-            pass
+    try:
+        if (folder / "about.json").exists() and _record(folder)["about"] == wanted:
+            return
+    except EvaluationError:
+        pass  # what cannot be read is forgotten too
     make_folder(folder)
     _write_about(folder, {"format": FORMAT, "about": wanted, "files": {}})
 
@@ -260,10 +246,7 @@ def read(folder: Path, kind: type[M]) -> M:
     if hashlib.sha256(data).hexdigest() != digest:
         raise EvaluationError(f"{path}: damaged or truncated, its digest is not the one in about.json")
     try:
-        found = {name: _wide(value) for name, value in tensors_from_bytes(data).items()}
-        if kind is Samples and "named" not in found:  # from before it was kept; half precision tells it nearly always
-            found["named"] = found["log_probabilities"].argmax(-1)
-        return kind(**found)
+        return kind(**{name: _wide(value) for name, value in tensors_from_bytes(data).items()})
     except (SafetensorError, KeyError, TypeError) as error:
         raise EvaluationError(f"{path}: not a measurement of this kind: {error}") from None
 
@@ -288,6 +271,8 @@ def _record(folder: Path) -> dict[str, Any]:
         if record["format"] != FORMAT:
             raise EvaluationError(f"{path}: format {record['format']}, and this version reads format {FORMAT}")
         record["files"], record["about"]
+        if record.pop("digest") != _digest(record):
+            raise EvaluationError(f"{path}: changed since it was written, its digest is another")
     except (ValueError, KeyError, TypeError) as error:
         if isinstance(error, EvaluationError):
             raise
@@ -296,4 +281,9 @@ def _record(folder: Path) -> dict[str, Any]:
 
 
 def _write_about(folder: Path, record: dict[str, Any]) -> None:
-    write_json(folder / "about.json", record)
+    write_json(folder / "about.json", {**record, "digest": _digest(record)})
+
+
+def _digest(record: dict[str, Any]) -> str:
+    """Of what `about.json` says, by which a change by another hand is noticed."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import matplotlib as mpl
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Num, UInt8
+from jaxtyping import Bool, Float, Int, Num, UInt8
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
+from matplotlib.collections import LineCollection, QuadMesh
 from matplotlib.colors import Normalize, PowerNorm
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from torch import Tensor
 
@@ -93,23 +93,29 @@ def _shown(probabilities: Float[Tensor, "T classes"], label: int | None) -> list
 
 def _gain_map(
     axes: Axes, gain: Tensor, taken: Bool[Tensor, "rows cols"], grid: GlimpseGrid, scale: Normalize
-) -> AxesImage:
+) -> QuadMesh:
     """The map over the scene it speaks of: each place's value around the middle of its glimpse, those looked at before crossed out."""
-    middle = (grid.glimpse - grid.stride) / 2 - 0.5
-    bottom, right = middle + grid.rows * grid.stride, middle + grid.cols * grid.stride
-    drawn = axes.imshow(
-        np.ma.masked_array(gain.cpu().numpy(), taken.cpu().numpy()), mpl.colormaps[GAIN_COLOURS].with_extremes(bad=_TAKEN), scale,
-        extent=(middle, right, bottom, middle), interpolation="nearest",
+    down, across = (_edges(starts, grid) for starts in grid.axes())
+    drawn = axes.pcolormesh(
+        across, down, np.ma.masked_array(gain.cpu().numpy(), taken.cpu().numpy()),
+        cmap=mpl.colormaps[GAIN_COLOURS].with_extremes(bad=_TAKEN), norm=scale, rasterized=True,
     )  # fmt: skip
     crosses = []
-    for row, col in (middle + grid.stride * taken.nonzero()).tolist():
-        low, far = row + grid.stride, col + grid.stride
-        crosses += [[(col, row), (far, low)], [(col, low), (far, row)]]
+    for row, col in taken.nonzero().tolist():
+        (top, low), (near, far) = down[row : row + 2], across[col : col + 2]
+        crosses += [[(near, top), (far, low)], [(near, low), (far, top)]]
     axes.add_collection(LineCollection(crosses, colors="white", linewidths=0.6, zorder=0.5))
     axes.set(xlim=(-0.5, grid.width - 0.5), ylim=(grid.height - 0.5, -0.5))
     axes.set_facecolor("#f1f3f5")
     framed(axes)
     return drawn
+
+
+def _edges(starts: Int[Tensor, " n"], grid: GlimpseGrid) -> list[float]:
+    """Where the cells of a map end along one side: half-way between the middles of neighbouring glimpses, and half a stride beyond."""
+    middles = (starts + (grid.glimpse - 1) / 2).tolist()
+    inner = [(one + other) / 2 for one, other in pairwise(middles)]
+    return [middles[0] - grid.stride / 2, *inner, middles[-1] + grid.stride / 2]
 
 
 def _bars(

@@ -7,10 +7,12 @@ from torch import Tensor
 
 from infogaze.agent import Agent
 from infogaze.data.sets import Split
+from infogaze.errors import InfogazeError
 from infogaze.evaluation.exact_pass import exact_pass
 from infogaze.evaluation.rollouts import roll_out
 from infogaze.methods import METHODS
 from infogaze.model import Recogniser
+from infogaze.noise import stream_seed
 from infogaze.policies import RandomPolicy
 from infogaze.training.phases import Phase
 from infogaze.training.runs import RunConfig
@@ -23,10 +25,14 @@ _TIMES = 10
 def keep_back(split: Split, config: RunConfig) -> tuple[Split, Split]:
     """The split without the scenes kept back, and those, as many as are looked at."""
     count = round(config.hold_out * len(split))
-    order = torch.randperm(len(split), generator=torch.Generator().manual_seed(config.seed))
+    order = torch.randperm(len(split), generator=torch.Generator().manual_seed(stream_seed(config.seed, "validation")))
     kept, rest = order[:count], order[count:].sort().values
     if not count:
         return split, Split(split.images[:0], split.labels[:0])
+    if not len(rest):
+        raise InfogazeError(
+            f"hold_out is {config.hold_out}; it must leave an image to train on, so be below {1 - 0.5 / len(split):g} with {len(split)}"
+        )
     kept = kept[:AT_MOST]
     return Split(split.images[rest], split.labels[rest]), Split(split.images[kept], split.labels[kept])
 

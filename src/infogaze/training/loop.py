@@ -19,6 +19,7 @@ from infogaze.data.sets import Split
 from infogaze.features import to_pixels
 from infogaze.methods import METHODS
 from infogaze.model import Recogniser
+from infogaze.noise import stream_seed
 from infogaze.training import checkpoints
 from infogaze.training.checkpoints import Checkpoint
 from infogaze.training.distributed import any_process
@@ -117,7 +118,6 @@ class _PhaseRun:
         self._phase = phase
         self._batch = min(part.batch, len(feed))
         self._steps = max(1, round(part.epochs * len(feed) / self._batch))
-        self._seed = 3 * config.seed + index
         self._rate = preset.learning_rates[phase.rate] if part.learning_rate is None else part.learning_rate
         self._objective = Objective(
             min(preset.looks, model.grid.places),
@@ -141,7 +141,7 @@ class _PhaseRun:
         if checkpoint is None:
             self._prepare()
         self._stepper = Stepper(
-            model, self._phase, self._objective, recipe, augmentation, self._batch, self._seed, around.share
+            model, self._phase, self._objective, recipe, augmentation, self._batch, self._stream("step"), around.share
         )
         if checkpoint is not None:
             self._load(checkpoint)
@@ -154,9 +154,10 @@ class _PhaseRun:
             Step(self._index + 1, self._phase.name, self._step, total, self._batch * self._step, 0.0, (), fresh=False)
         )
         saved, per_epoch, share = time.monotonic(), self._feed.steps(self._batch), self._around.share
+        order = self._stream("order")
         while self._step < self._steps:
             epoch, start = divmod(self._step, per_epoch)
-            for images, labels in self._feed.batches(epoch, self._batch, self._seed, share.rank, share.world, start):
+            for images, labels in self._feed.batches(epoch, self._batch, order, share.rank, share.world, start):
                 self._stepper.step(images, labels, self._rate * self._share_of_rate(), self._step / self._steps)
                 self._step += 1
                 done, ended = self._step == self._steps, self._step % per_epoch == 0
@@ -182,6 +183,9 @@ class _PhaseRun:
         if self._best_weights:
             self._model.load_state_dict(self._best_weights)
         self._finish()
+
+    def _stream(self, purpose: str) -> int:
+        return stream_seed(self._config.seed, purpose, self._index)
 
     def _asked_to_stop(self) -> bool:
         """Processes agree on it now and then, so that all stop after the same step."""
@@ -295,8 +299,8 @@ class _PhaseRun:
     def _prepare(self) -> None:
         if self._phase.prepare is None:
             return
-        generator = torch.Generator(self._model.device).manual_seed(self._seed + 1)
-        images, labels = next(self._feed.batches(0, self._batch, self._seed))
+        generator = torch.Generator(self._model.device).manual_seed(self._stream("prepare"))
+        images, labels = next(self._feed.batches(0, self._batch, self._stream("order")))
         numbers = draw(self._phase, self._model, self._batch, self._objective, generator)
         self._phase.prepare(self._model, Batch(to_pixels(images), labels), numbers, self._objective)
 

@@ -17,6 +17,7 @@ from infogaze.data.options import Options
 from infogaze.errors import InfogazeError
 from infogaze.files import LOCK, FileError, make_folder, read_json, write_json, write_whole
 from infogaze.methods import method
+from infogaze.noise import require_seed
 from infogaze.presets import Preset
 from infogaze.training.recipe import Recipe
 
@@ -60,6 +61,7 @@ class RunConfig:
                 f"phase {self.phases[0]} needs the weights of the phase before; name their folder to start from"
             )
         require_share(self.hold_out)
+        require_seed(self.seed)
 
 
 def require_share(hold_out: float) -> None:

@@ -18,6 +18,7 @@ from infogaze.acceleration import compile_parts
 from infogaze.data.augment import NUMBERS, Augmentation, draw_from, transform
 from infogaze.features import to_pixels
 from infogaze.model import Recogniser
+from infogaze.precision import precise
 from infogaze.training.phases import Batch, Draw, Objective, Outcome, Phase, draw
 from infogaze.training.recipe import Recipe
 
@@ -213,7 +214,7 @@ class Stepper:
             torch._foreach_mul_(change, (1.0 - decay) * good)
             torch._foreach_add_(averages, change)
             steps += good
-        self.meters["loss"] += torch.where(bad, 0.0, loss.float())
+        self.meters["loss"] += torch.where(bad, 0.0, precise(loss))
         self.meters["accuracy"] += torch.where(bad, 0.0, accuracy)
         self.meters["visited"] += torch.where(bad, 0.0, visited)
         self.meters["steps"] += good

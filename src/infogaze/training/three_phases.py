@@ -14,6 +14,7 @@ from infogaze.belief import Belief
 from infogaze.gain import class_entropy
 from infogaze.model import Model, Recogniser
 from infogaze.objectives import log_likelihood, partial_vae_loss
+from infogaze.precision import precise
 from infogaze.training.phases import (
     Batch,
     Draw,
@@ -124,7 +125,7 @@ def prepare_to_imagine(model: Model, batch: Batch, draw: Draw, objective: Object
     """
     model.eval()
     beliefs, seen = believe(model, batch, random_places(draw, objective.looks))
-    features, noise = seen.flatten(0, 1).float(), draw.latent.movedim(1, 0)[: len(seen)].flatten(0, 1)
+    features, noise = precise(seen.flatten(0, 1)), draw.latent.movedim(1, 0)[: len(seen)].flatten(0, 1)
     variance = features.var(0).mean().clamp(min=1e-8)
     model.log_variance.copy_(variance.log())
     hidden = beliefs.hidden.flatten(0, 1)
