@@ -13,7 +13,7 @@ import infogaze
 from infogaze.data.options import Options
 from infogaze.data.registry import load_set
 from infogaze.data.sets import Split
-from infogaze.evaluation.disturbances import DISTURBANCES
+from infogaze.evaluation.corruptions import DISTURBANCES
 from infogaze.evaluation.rollouts import roll_out
 
 _SCENES = 1000

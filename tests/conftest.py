@@ -8,7 +8,7 @@ import torch
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
-from tests import shapes
+from tests.support import shapes
 
 install_import_hook("infogaze", f"{shapes.__name__}.checked")
 

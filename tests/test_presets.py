@@ -7,8 +7,8 @@ import torch
 
 from infogaze import PRESETS, Model, build, preset
 from infogaze.data.registry import SETS
-from infogaze.sensing import extract
-from infogaze.weights import bundled, load
+from infogaze.grid import extract
+from infogaze.models import bundled, load
 
 
 @dataclass(frozen=True)

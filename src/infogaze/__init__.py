@@ -1,18 +1,19 @@
 """Classify a scene that is never seen whole, by looking where the expected information gain is largest."""
 
-from infogaze.agent import Agent, Episode, Look
-from infogaze.backbone import Backbone, GlimpseBackbone
-from infogaze.belief import Belief
 from infogaze.errors import InfogazeError
-from infogaze.methods import METHODS, Method
-from infogaze.model import Model, ModelConfig, Recogniser, build
-from infogaze.noise import scene_seeds
-from infogaze.policies import Choice, GainPolicy, RandomPolicy, RasterPolicy
+from infogaze.gaze.agent import Agent, Episode, Look
+from infogaze.gaze.policies import Choice, GainPolicy, RandomPolicy, RasterPolicy
+from infogaze.gaze.scene import read_scene, sample_picture
+from infogaze.gaze.sensor import ImageSensor, Sensor
+from infogaze.gaze.stopping import Confident, LittleToGain
+from infogaze.grid import GlimpseGrid
+from infogaze.methods.registry import METHODS, Method
+from infogaze.models import ModelFolderError, load, save
+from infogaze.nn.backbone import Backbone, GlimpseBackbone
+from infogaze.nn.belief import Belief
+from infogaze.nn.model import Model, ModelConfig, Recogniser, build
 from infogaze.presets import PRESETS, Preset, preset
-from infogaze.scene import read_scene, sample_picture
-from infogaze.sensing import GlimpseGrid, ImageSensor, Sensor
-from infogaze.stopping import Confident, LittleToGain
-from infogaze.weights import ModelFolderError, load, save
+from infogaze.rng import scene_seeds
 
 __version__ = "0.1.0"
 

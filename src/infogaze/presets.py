@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from infogaze.errors import InfogazeError
-from infogaze.model import ModelConfig
+from infogaze.nn.model import ModelConfig
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from infogaze.data.commands import check
+from infogaze.data.inspection import check
 from infogaze.data.options import Options
 from infogaze.data.problems import DataError
 from infogaze.data.reading import in_memory
 from infogaze.data.registry import load_set, read_set
-from tests.data.make_sets import noise
+from tests.support.sets import noise
 
 
 def plain() -> dict[str, Any]:

@@ -16,12 +16,12 @@ import torch
 from infogaze.data import cache, reading
 from infogaze.data.cache import cache_root
 from infogaze.data.options import AS_IT_IS, Options
-from infogaze.data.pictures import Form, read_picture
 from infogaze.data.problems import DataError
 from infogaze.data.reading import in_memory
 from infogaze.data.registry import load_set, read_set
 from infogaze.data.sets import ImageSet, Split
-from tests.data.make_sets import noise, write_image
+from infogaze.pictures import Form, read_picture
+from tests.support.sets import noise, write_image
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infogaze.data.commands import check
 from infogaze.data.folder import split_by_seed
+from infogaze.data.inspection import check
 from infogaze.data.options import Options
 from infogaze.data.problems import DataError
 from infogaze.data.reading import in_memory
 from infogaze.data.registry import load_set, read_set
-from tests.data.make_sets import noise, write_image
+from tests.support.sets import noise, write_image
 
 
 def write_classes(folder: Path, names: tuple[str, ...] = ("cat", "dog"), count: int = 4) -> dict[str, np.ndarray]:

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from infogaze.data.commands import check
+from infogaze.data.inspection import check
 from infogaze.data.options import Options
 from infogaze.data.problems import DataError
 from infogaze.data.reading import in_memory
 from infogaze.data.registry import read_set
-from tests.data.make_sets import CINIC10, noise, write_cinic10, write_image, write_tinyimagenet
+from tests.support.sets import CINIC10, noise, write_cinic10, write_image, write_tinyimagenet
 
 UNMERGED = Options(merge_validation=False)
 

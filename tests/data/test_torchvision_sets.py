@@ -11,7 +11,7 @@ from torchvision.datasets import CIFAR10
 from infogaze.data.problems import DataError
 from infogaze.data.registry import load_set
 from infogaze.data.sets import ImageSet
-from tests.data.make_sets import write_cifar10, write_cifar100, write_svhn
+from tests.support.sets import write_cifar10, write_cifar100, write_svhn
 
 
 def same(found: ImageSet, made: dict[str, np.ndarray]) -> bool:

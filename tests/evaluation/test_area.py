@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from infogaze.evaluation.area import accuracy_by_area, observed_share
-from infogaze.sensing import GlimpseGrid, ImageSensor
+from infogaze.gaze.sensor import ImageSensor
+from infogaze.grid import GlimpseGrid
 
 GRID = GlimpseGrid(height=8, width=12, glimpse=4, stride=2)
 

@@ -11,11 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from infogaze import METHODS, Agent, ImageSensor, Recogniser, scene_seeds
-from infogaze.baselines.cnn import PictureBackbone
-from infogaze.baselines.oracle import Oracle
 from infogaze.data.sets import Split
-from infogaze.evaluation.disturbances import DISTURBANCES
-from infogaze.evaluation.disturbed import PASSES, disturbed
+from infogaze.evaluation.corrupted import PASSES, disturbed
+from infogaze.evaluation.corruptions import DISTURBANCES
 from infogaze.evaluation.exact_pass import exact_pass
 from infogaze.evaluation.judged import judged
 from infogaze.evaluation.latents import latents
@@ -25,9 +23,11 @@ from infogaze.evaluation.records import Judged, Latents, Records, Samples
 from infogaze.evaluation.rollouts import LEAST
 from infogaze.evaluation.sample_counts import COUNTS, sample_counts
 from infogaze.evaluation.showcase import COMMON, FAILURES, SUCCESSES, class_means, picked, showcase
-from infogaze.features import to_pixels
-from infogaze.methods import build_for
-from tests.tiny import CONFIG, tiny_agent
+from infogaze.methods.cnn import PictureBackbone
+from infogaze.methods.oracle import Oracle
+from infogaze.methods.registry import build_for
+from infogaze.nn.pixels import to_pixels
+from tests.support.tiny import CONFIG, tiny_agent
 
 LOOKS, SCENES, SEED = 4, 11, 5
 NAMES = [f"class {index}" for index in range(CONFIG.classes)]

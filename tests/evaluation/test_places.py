@@ -7,7 +7,7 @@ import torch
 from sklearn.metrics import mutual_info_score
 
 from infogaze.evaluation.places import density, dependence, visited_entropy
-from infogaze.sensing import GlimpseGrid
+from infogaze.grid import GlimpseGrid
 
 GRID = GlimpseGrid(height=12, width=16, glimpse=4, stride=4)  # 3 rows, 4 columns
 

@@ -27,7 +27,7 @@ from infogaze.evaluation.records import (
     Samples,
     Showcase,
 )
-from infogaze.sensing import GlimpseGrid
+from infogaze.grid import GlimpseGrid
 
 ABOUT = About(
     method="infogaze", preset="small", seed=3, data="shapes", test="d1ge57", scenes=5, classes=("ring", "bar"), looks=4,

@@ -8,8 +8,8 @@ import torch
 from infogaze import Agent, GainPolicy, RandomPolicy
 from infogaze.data.sets import Split
 from infogaze.evaluation.rollouts import roll_out
-from infogaze.methods import build_for
-from tests.tiny import CONFIG, tiny_agent
+from infogaze.methods.registry import build_for
+from tests.support.tiny import CONFIG, tiny_agent
 
 SPLIT = Split(
     torch.randint(0, 256, (7, 2, CONFIG.height, CONFIG.width), generator=torch.Generator().manual_seed(0)).to(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from infogaze.report.gather import Chapter, gather
-from tests.report.made_up import sweep
+from tests.support.evaluations import sweep
 
 
 @pytest.fixture(scope="session")

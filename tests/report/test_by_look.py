@@ -13,14 +13,14 @@ from matplotlib.colors import to_rgb
 
 from infogaze.evaluation.accuracy import Estimate, accuracy_over_runs, lead_over_runs
 from infogaze.evaluation.records import Judged
-from infogaze.methods import METHODS
+from infogaze.methods.registry import METHODS
+from infogaze.plots.style import HANDS
 from infogaze.report.by_look import by_common_judge, by_flows, by_look
 from infogaze.report.drawing import Missing, Rows
 from infogaze.report.gather import Chapter, Group, gather
 from infogaze.report.panels import spread
-from infogaze.report.style import HANDS
-from tests.report.made_up import COUNTS, LOOKS, SCENES, MadeUp, one_chapter, write_run
-from tests.report.read_back import heights, levels, line, only, words
+from tests.support.evaluations import COUNTS, LOOKS, SCENES, MadeUp, one_chapter, write_run
+from tests.support.figures import heights, levels, line, only, words
 
 
 def column(rows: Rows, measure: str, method: str) -> list[tuple[float, float, float, int, str]]:

@@ -22,8 +22,8 @@ from infogaze.report.gather import Chapter
 from infogaze.report.many_looks import by_many_looks
 from infogaze.report.robustness import by_disturbance
 from infogaze.report.samples import by_samples
-from tests.report.made_up import COUNTS, GRID, LOOKS, SCENES, MadeUp, one_chapter
-from tests.report.read_back import heights, levels, line, only, words
+from tests.support.evaluations import COUNTS, GRID, LOOKS, SCENES, MadeUp, one_chapter
+from tests.support.figures import heights, levels, line, only, words
 
 
 def test_accuracy_against_area_is_that_of_the_bins(chapter: Chapter) -> None:

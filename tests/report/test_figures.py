@@ -19,7 +19,10 @@ from infogaze import GainPolicy
 from infogaze.data.sets import Split
 from infogaze.evaluation.accuracy import accuracy
 from infogaze.evaluation.rollouts import roll_out
-from infogaze.methods import METHODS
+from infogaze.grid import GlimpseGrid
+from infogaze.methods.registry import METHODS
+from infogaze.plots.rollout import rollout_figure
+from infogaze.plots.style import png
 from infogaze.report.accuracy import accuracy_figure
 from infogaze.report.by_look import by_common_judge, by_look
 from infogaze.report.contents import ENTRIES
@@ -27,11 +30,8 @@ from infogaze.report.drawing import Missing
 from infogaze.report.gather import Chapter
 from infogaze.report.page import Picture, Section, page
 from infogaze.report.robustness import by_disturbance
-from infogaze.report.rollout import rollout_figure
-from infogaze.report.style import png
-from infogaze.sensing import GlimpseGrid
-from tests.report.made_up import MadeUp, one_chapter
-from tests.tiny import CONFIG, tiny_agent
+from tests.support.evaluations import MadeUp, one_chapter
+from tests.support.tiny import CONFIG, tiny_agent
 
 
 @pytest.fixture(scope="module")

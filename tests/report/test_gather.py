@@ -7,10 +7,10 @@ import pytest
 
 from infogaze.evaluation.comparing import recipe_digest
 from infogaze.evaluation.records import EvaluationError
+from infogaze.grid import GlimpseGrid
 from infogaze.report.gather import Chapter, gather
-from infogaze.sensing import GlimpseGrid
 from infogaze.training.recipe import RECIPES
-from tests.report.made_up import MadeUp, write_run
+from tests.support.evaluations import MadeUp, write_run
 
 FAST = recipe_digest("infogaze", RECIPES["fast"])
 

@@ -14,8 +14,8 @@ from infogaze.report.gather import Chapter
 from infogaze.report.many_looks import by_many_looks
 from infogaze.report.robustness import by_disturbance
 from infogaze.report.samples import by_samples
-from tests.report.made_up import MadeUp, one_chapter
-from tests.report.read_back import only
+from tests.support.evaluations import MadeUp, one_chapter
+from tests.support.figures import only
 
 
 def test_a_method_without_a_run_is_named_with_the_command_that_would_train_it(chapter: Chapter) -> None:

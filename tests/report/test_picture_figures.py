@@ -7,13 +7,13 @@ import pytest
 import torch
 from matplotlib.axes import Axes
 
+from infogaze.plots.scenes import fitted, short, shown_looks
 from infogaze.report.confusion import by_confusion
 from infogaze.report.drawing import Drawing, Drawn, Missing
 from infogaze.report.gather import Chapter
 from infogaze.report.latents import by_latents
-from infogaze.report.pictures import fitted, short, shown_looks
 from infogaze.report.scenes import chosen, one_scene, rollouts
-from tests.report.made_up import CLASSES, GRID, LOOKS, MadeUp, one_chapter
+from tests.support.evaluations import CLASSES, GRID, LOOKS, MadeUp, one_chapter
 
 
 def drawings(drawn: Drawn) -> tuple[Drawing, ...]:

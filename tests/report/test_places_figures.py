@@ -12,8 +12,8 @@ from infogaze.evaluation.records import Records, read, write
 from infogaze.report.drawing import Missing
 from infogaze.report.gather import Chapter, gather
 from infogaze.report.places import by_places
-from tests.report.made_up import GRID, LOOKS, MadeUp, one_chapter, write_run
-from tests.report.read_back import heights, levels
+from tests.support.evaluations import GRID, LOOKS, MadeUp, one_chapter, write_run
+from tests.support.figures import heights, levels
 
 
 def test_where_a_policy_looks_is_drawn_as_its_density(chapter: Chapter) -> None:

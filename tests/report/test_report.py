@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from infogaze.cli import main
+from infogaze.cli.main import main
 from infogaze.evaluation.comparing import recipe_digest
 from infogaze.evaluation.records import Judged
 from infogaze.report.contents import ENTRIES
 from infogaze.report.gather import gather
 from infogaze.report.write import write_report
 from infogaze.training.recipe import RECIPES
-from tests.report.made_up import LOOKS, MadeUp, write_run
+from tests.support.evaluations import LOOKS, MadeUp, write_run
 
 
 class Page(HTMLParser):

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
 
 PROCESS = """
 import os, sys
@@ -22,11 +22,12 @@ torch.set_num_threads(1)
 torch.set_default_dtype(torch.float64)  # so that no rounding adds up over the steps
 from infogaze.training.distributed import first_process_first, processes
 from infogaze.training.loop import Surroundings, train
-from infogaze.training.runs import RunFolder
-from infogaze.methods import build_for
-from infogaze.weights import save
-from infogaze.agent import Agent
-from tests.training.small_run import configuration, scenes
+from infogaze.runs import RunFolder
+from infogaze.methods.registry import build_for
+from infogaze.models import save
+from infogaze.gaze.agent import Agent
+from tests.support.small_run import configuration, scenes
+from tests.support.paths import ROOT
 
 def threads():
     return set(os.listdir("/proc/self/task"))

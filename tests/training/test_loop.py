@@ -16,18 +16,17 @@ import pytest
 import torch
 
 from infogaze.files import write_whole
-from infogaze.methods import METHODS
-from infogaze.model import Recogniser
-from infogaze.training import checkpoints
+from infogaze.methods.registry import METHODS
+from infogaze.methods.three_phases import PHASES
+from infogaze.nn.model import Recogniser
+from infogaze.training import checkpoint as checkpoints
 from infogaze.training.loop import Diverged, Step, Stopped, Surroundings
 from infogaze.training.phases import Batch, Draw, Objective, Outcome, believe, classified, random_places
 from infogaze.training.recipe import PhaseRecipe, Recipe
 from infogaze.training.schedule import Plateau, cycle
-from infogaze.training.three_phases import PHASES
-from tests.tiny import CONFIG
-from tests.training.small_run import PRESET, RECIPE, run, scenes
-
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
+from tests.support.small_run import PRESET, RECIPE, run, scenes
+from tests.support.tiny import CONFIG
 
 
 def same(one: Recogniser, other: Recogniser) -> bool:
@@ -91,9 +90,9 @@ import os, sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from infogaze.training import checkpoints
+from infogaze.training import checkpoint as checkpoints
 from infogaze.training.loop import Surroundings
-from tests.training.small_run import run
+from tests.support.small_run import run
 
 where, count = sys.argv[2].split(":")
 left = int(count)
@@ -220,7 +219,7 @@ def test_the_run_folder_says_what_made_it(tmp_path: Path) -> None:
 
 
 def test_a_step_that_is_not_finite_is_skipped_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from infogaze.training import stepping
+    from infogaze.training import step as stepping
 
     real, calls, states = stepping.PhaseLoss.forward, 0, []
 
@@ -248,7 +247,8 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(tmp_path: Path, monkey
 def test_an_epoch_without_a_finite_step_does_not_count_as_a_low_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from infogaze.training import loop, stepping
+    from infogaze.training import loop
+    from infogaze.training import step as stepping
 
     real, calls, seen = stepping.PhaseLoss.forward, 0, []
 
@@ -288,7 +288,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(
         real(path, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr("infogaze.training.checkpoints.write_whole", full)
+        patch.setattr("infogaze.training.checkpoint.write_whole", full)
         with pytest.raises(OSError, match="No space left"):
             run(tmp_path / "run", around=Surroundings(save_every=0.0))
     assert checkpoints.latest(tmp_path / "run" / "checkpoints", pytest.fail) is not None

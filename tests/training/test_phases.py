@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import torch
 
+from infogaze.methods.three_phases import recognise
 from infogaze.training.phases import Objective, visited
-from infogaze.training.three_phases import recognise
-from tests.baselines.made import LOOKS, OBJECTIVE, batch
-from tests.tiny import CONFIG
-from tests.training.small_model import drawn, model
+from tests.support.methods import LOOKS, OBJECTIVE, batch
+from tests.support.small_model import drawn, model
+from tests.support.tiny import CONFIG
 
 
 def test_visited_counts_the_looks_on_each_place_or_next_to_it() -> None:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from infogaze.data.options import Options
-from infogaze.data.pictures import Form, channels_of, open_picture
 from infogaze.data.problems import DataError, Problem
 from infogaze.data.reading import Pictures, Reading, pictures_in_files
+from infogaze.pictures import Form, channels_of, open_picture
 
 ClassFiles = Mapping[str, Sequence[Path]]
 

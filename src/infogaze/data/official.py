@@ -7,9 +7,9 @@ from pathlib import Path
 
 from infogaze.data.folder import class_files, labelled, visible
 from infogaze.data.options import Options
-from infogaze.data.pictures import Form
 from infogaze.data.problems import DataError, Problem
 from infogaze.data.reading import Reading, pictures_in_files
+from infogaze.pictures import Form
 
 CINIC10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from infogaze.errors import InfogazeError
-from infogaze.noise import require_seed
+from infogaze.rng import require_seed
 
 Fit = Literal["resize", "crop", "pad"]
 LARGEST = 16_384

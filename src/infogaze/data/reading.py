@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Int64, UInt8
 
 from infogaze.data.options import Options
-from infogaze.data.pictures import Form, fit_picture, read_picture
 from infogaze.data.problems import DataError, Problem
 from infogaze.data.sets import ImageSet, Split
+from infogaze.pictures import Form, fit_picture, read_picture
 
 _STRETCH, _STRETCH_BYTES = 4096, 1 << 28
 """Images decoded at a time, and the memory that they may take, unless one takes more."""

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from infogaze.sensing import GlimpseGrid
+from infogaze.grid import GlimpseGrid
 
 _SCENES_AT_ONCE = 1000  # a mask of every pixel of every scene would not fit where scenes are large
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from infogaze.data.augment import Augmentation
+from infogaze.data.augmentation import Augmentation
 from infogaze.evaluation.records import About
-from infogaze.methods import METHODS
+from infogaze.methods.registry import METHODS
 from infogaze.training.recipe import RECIPES, PhaseRecipe, Recipe
 
 

@@ -9,14 +9,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from infogaze.agent import Agent
-from infogaze.belief import Belief
 from infogaze.data.sets import Split
 from infogaze.evaluation.records import Records
 from infogaze.evaluation.rollouts import LEAST, Rollouts, roll_out
-from infogaze.features import to_pixels
-from infogaze.methods import METHODS
-from infogaze.sensing import GlimpseGrid
+from infogaze.gaze.agent import Agent
+from infogaze.grid import GlimpseGrid
+from infogaze.methods.registry import METHODS
+from infogaze.nn.belief import Belief
+from infogaze.nn.pixels import to_pixels
 
 
 def exact_pass(

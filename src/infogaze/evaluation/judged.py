@@ -9,12 +9,12 @@ import torch
 from jaxtyping import Int, UInt8
 from torch import Tensor
 
-from infogaze.agent import Agent
 from infogaze.data.sets import Split
 from infogaze.evaluation.records import Judged
-from infogaze.features import to_pixels
-from infogaze.model import Recogniser
-from infogaze.sensing import extract
+from infogaze.gaze.agent import Agent
+from infogaze.grid import extract
+from infogaze.nn.model import Recogniser
+from infogaze.nn.pixels import to_pixels
 
 
 @torch.no_grad()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from infogaze.agent import Agent
 from infogaze.data.sets import Split
 from infogaze.errors import InfogazeError
 from infogaze.evaluation.records import Latents
-from infogaze.model import Model
-from infogaze.noise import SceneNoise, scene_seeds
-from infogaze.sensing import ImageSensor
+from infogaze.gaze.agent import Agent
+from infogaze.gaze.sensor import ImageSensor
+from infogaze.nn.model import Model
+from infogaze.rng import SceneNoise, scene_seeds
 
 _SAMPLES = 200
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from infogaze.agent import Agent
 from infogaze.data.sets import Split
 from infogaze.evaluation.records import ManyLooks
 from infogaze.evaluation.rollouts import roll_out
+from infogaze.gaze.agent import Agent
 
 
 def many_looks(agent: Agent, split: Split, seed: int, batch: int, notice: Callable[[int], None]) -> ManyLooks:

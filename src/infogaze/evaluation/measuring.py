@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from infogaze.evaluation.records import (
-    Disturbed,
-    Judged,
-    Latents,
-    ManyLooks,
-    Measurement,
-    Records,
-    Samples,
-    Showcase,
-)
-from infogaze.methods import method
+from infogaze.evaluation.records import Disturbed, Judged, Latents, ManyLooks, Measurement, Records, Samples, Showcase
+from infogaze.methods.registry import method
 
 KINDS: dict[str, type[Measurement]] = {
     kind.file: kind for kind in (Records, Judged, Showcase, Latents, ManyLooks, Samples, Disturbed)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from infogaze.sensing import GlimpseGrid
+from infogaze.grid import GlimpseGrid
 
 
 def density(locations: Int[Tensor, "N T 2"], grid: GlimpseGrid) -> Float[Tensor, "T rows cols"]:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from infogaze.errors import InfogazeError
 from infogaze.files import make_folder, read_json, read_whole, write_json, write_whole
-from infogaze.sensing import GlimpseGrid
+from infogaze.grid import GlimpseGrid
 
 FORMAT = 1
 
@@ -35,7 +35,7 @@ class About:
     """What was measured, on what."""
 
     method: str
-    """A name of `infogaze.methods.METHODS`."""
+    """A name of `infogaze.methods.registry.METHODS`."""
     preset: str
     """Whose sizes and hyper-parameters the run has."""
     seed: int
@@ -136,7 +136,7 @@ class Disturbed:
 
     labels: Int[Tensor, " n"]
     strengths: Float[Tensor, "kinds levels"]
-    """How strong each disturbance is, in the unit of its kind (see `infogaze.evaluation.disturbances`); the first level is always none."""
+    """How strong each disturbance is, in the unit of its kind (see `infogaze.evaluation.corruptions`); the first level is always none."""
     named: Int[Tensor, "kinds levels n T"]
     """The most likely label after each look."""
 

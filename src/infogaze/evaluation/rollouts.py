@@ -9,12 +9,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from infogaze.agent import Agent
-from infogaze.baselines.oracle import Oracle
 from infogaze.data.sets import Split
-from infogaze.noise import scene_seeds
-from infogaze.policies import Policy
-from infogaze.sensing import ImageSensor
+from infogaze.gaze.agent import Agent
+from infogaze.gaze.policies import Policy
+from infogaze.gaze.sensor import ImageSensor
+from infogaze.methods.oracle import Oracle
+from infogaze.rng import scene_seeds
 
 LEAST = -1e4
 """What stands for the logarithm of zero, in nats."""

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import torch
 
-from infogaze.agent import Agent
 from infogaze.data.sets import Split
 from infogaze.evaluation.exact_pass import expected_of_looks
 from infogaze.evaluation.records import Samples
 from infogaze.evaluation.rollouts import roll_out
-from infogaze.policies import GainPolicy
+from infogaze.gaze.agent import Agent
+from infogaze.gaze.policies import GainPolicy
 
 COUNTS = (1, 2, 5, 10, 20, 50)
 

@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from infogaze.agent import Agent
 from infogaze.data.sets import Split
 from infogaze.evaluation.records import Records, Showcase
 from infogaze.evaluation.rollouts import roll_out
-from infogaze.noise import scene_seeds
+from infogaze.gaze.agent import Agent
+from infogaze.rng import scene_seeds
 
 COMMON, SUCCESSES, FAILURES = 4, 6, 3
 

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from infogaze.evaluation.accuracy import Estimate
-from infogaze.report.style import OTHER, OURS, QUIET, house_style
+from infogaze.plots.style import OTHER, OURS, QUIET, house_style
 
 
 def accuracy_figure(ours: Estimate, random: Estimate, chance: float) -> Figure:

@@ -11,12 +11,12 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from torch import Tensor
 
 from infogaze.evaluation.accuracy import mean_over_runs
+from infogaze.plots.style import QUIET, WIDTH, hand, house_style, titled
 from infogaze.report.curves import Curve, Panel, behind, looks, mean_over_scenes
 from infogaze.report.drawing import Drawing, Drawn, Rows
 from infogaze.report.gather import BASELINES, OURS, Chapter, Group, Run
 from infogaze.report.missing import not_trained
 from infogaze.report.panels import draw, keys
-from infogaze.report.style import QUIET, WIDTH, hand, house_style, titled
 from infogaze.report.tables import numbers, table
 from infogaze.report.words import looks_said
 

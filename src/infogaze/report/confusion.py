@@ -14,11 +14,11 @@ from torch import Tensor
 
 from infogaze.evaluation.confusion import confusion
 from infogaze.evaluation.records import Showcase
+from infogaze.plots.scenes import framed, picture, pixels, short
+from infogaze.plots.style import SHARE_COLOURS, WIDTH, hand, house_style, titled
 from infogaze.report.drawing import Drawing, Drawn, Rows
 from infogaze.report.gather import OURS, Chapter, Group
 from infogaze.report.missing import not_trained
-from infogaze.report.pictures import framed, picture, pixels, short
-from infogaze.report.style import SHARE_COLOURS, WIDTH, hand, house_style, titled
 from infogaze.report.words import looks_said, quoted, seed_counts
 
 _NAMED = 20  # classes whose names still fit along a matrix

@@ -11,8 +11,8 @@ from infogaze.report.calibration import by_calibration
 from infogaze.report.confusion import by_confusion
 from infogaze.report.drawing import Drawn
 from infogaze.report.entropy import entropy_by_look
+from infogaze.report.gain_calibration import by_honesty
 from infogaze.report.gather import Chapter
-from infogaze.report.honesty import by_honesty
 from infogaze.report.latents import by_latents
 from infogaze.report.many_looks import by_many_looks
 from infogaze.report.places import by_places

@@ -9,8 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from infogaze.evaluation.accuracy import Estimate, mean_over_runs
+from infogaze.plots.style import INK, QUIET, Hand
 from infogaze.report.gather import Group
-from infogaze.report.style import INK, QUIET, Hand
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 from infogaze.evaluation.accuracy import Estimate
+from infogaze.plots.style import QUIET, Hand
 from infogaze.report.curves import Curve, Level, Panel, behind, looks, mean_over_scenes
 from infogaze.report.drawing import Drawing, Drawn
 from infogaze.report.gather import BASELINES, OURS, Chapter
 from infogaze.report.missing import not_trained
 from infogaze.report.panels import curve_figure
-from infogaze.report.style import QUIET, Hand
 from infogaze.report.tables import numbers, table
 from infogaze.report.words import looks_said
 

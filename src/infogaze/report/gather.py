@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from infogaze.evaluation.comparing import incomparable, not_one_curve
 from infogaze.evaluation.records import About, EvaluationError, M, Measurement, Records, about, has, read
-from infogaze.report.style import HANDS
+from infogaze.grid import GlimpseGrid
+from infogaze.plots.style import HANDS
 from infogaze.report.summary import Summary, summary
-from infogaze.sensing import GlimpseGrid
 
 T = TypeVar("T")
 OURS = "infogaze"

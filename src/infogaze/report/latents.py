@@ -12,11 +12,11 @@ from sklearn.manifold import TSNE
 from torch import Tensor
 
 from infogaze.evaluation.records import Latents, Showcase
+from infogaze.plots.scenes import framed, outline, picture, pixels, seen, shown_looks
+from infogaze.plots.style import WIDTH, hand, house_style, titled
 from infogaze.report.drawing import Drawing, Drawn
 from infogaze.report.gather import OURS, Chapter, Run
 from infogaze.report.missing import not_measured, not_trained, unlike
-from infogaze.report.pictures import framed, outline, picture, pixels, seen, shown_looks
-from infogaze.report.style import WIDTH, hand, house_style, titled
 
 _METHODS = {"gaussian": "without flows", OURS: "with flows"}
 

@@ -6,13 +6,13 @@ from torch import Tensor
 
 from infogaze.evaluation.accuracy import accuracy_over_runs
 from infogaze.evaluation.records import ManyLooks
+from infogaze.plots.style import INK, hand
 from infogaze.report.by_look import accuracy_levels
 from infogaze.report.curves import Curve, Panel, behind, looks
 from infogaze.report.drawing import Drawing, Drawn
 from infogaze.report.gather import OURS, Chapter, Run
 from infogaze.report.missing import not_measured, unlike, without
 from infogaze.report.panels import curve_figure
-from infogaze.report.style import INK, hand
 from infogaze.report.tables import numbers, table
 from infogaze.report.words import looks_said, share
 

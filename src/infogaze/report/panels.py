@@ -20,8 +20,8 @@ from sklearn.isotonic import isotonic_regression
 from torch import Tensor
 
 from infogaze.evaluation.accuracy import Estimate
+from infogaze.plots.style import WIDTH, Hand, hand, house_style, titled
 from infogaze.report.curves import Level, Panel
-from infogaze.report.style import WIDTH, Hand, hand, house_style, titled
 
 _LINE = 0.165  # inches between the names at the ends of two curves
 _LONG = 18  # letters of a name that goes into one line

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from infogaze.evaluation.accuracy import Estimate, mean_over_runs
 from infogaze.evaluation.places import density, dependence, visited_entropy
+from infogaze.plots.style import EDGE, QUIET, SHARE_COLOURS, WIDTH, Hand, hand, house_style, titled
 from infogaze.report.curves import Curve, Level, Panel, behind, looks
 from infogaze.report.drawing import Drawing, Drawn, Rows
 from infogaze.report.gather import OURS, Chapter, Group
 from infogaze.report.missing import not_trained
 from infogaze.report.panels import curve_figure
-from infogaze.report.style import EDGE, QUIET, SHARE_COLOURS, WIDTH, Hand, hand, house_style, titled
 from infogaze.report.tables import numbers, table
 from infogaze.report.words import seed_counts, told_looks
 

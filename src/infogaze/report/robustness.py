@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from infogaze.evaluation.accuracy import accuracy_over_runs
-from infogaze.evaluation.disturbances import DISTURBANCES
+from infogaze.evaluation.corruptions import DISTURBANCES
 from infogaze.evaluation.records import Disturbed
 from infogaze.report.curves import Curve, Panel, behind, chance, looks
 from infogaze.report.drawing import Drawing, Drawn

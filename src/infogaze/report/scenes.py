@@ -11,12 +11,12 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from torch import Tensor
 
 from infogaze.evaluation.records import Showcase
+from infogaze.plots.rollout import rollout_figure
+from infogaze.plots.scenes import outline, picture, pixels, seen, short, shown_looks
+from infogaze.plots.style import INK, WIDTH, hand, house_style, titled
 from infogaze.report.drawing import Drawing, Drawn, Rows
 from infogaze.report.gather import OURS, Chapter, Group
 from infogaze.report.missing import not_measured, not_trained, unlike, without
-from infogaze.report.pictures import outline, picture, pixels, seen, short, shown_looks
-from infogaze.report.rollout import rollout_figure
-from infogaze.report.style import INK, WIDTH, hand, house_style, titled
 from infogaze.report.words import looks_said, quoted
 
 _RIGHT, _WRONG = 3, 3

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from infogaze.evaluation.accuracy import balanced_accuracy
 from infogaze.evaluation.calibration import Reliability, expected_calibration_error, reliability, surprise
-from infogaze.evaluation.honesty import happened
+from infogaze.evaluation.gain_calibration import happened
 from infogaze.evaluation.records import Records
-from infogaze.gain import class_entropy
+from infogaze.nn.gain import class_entropy
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from pathlib import Path
 from infogaze.evaluation.comparing import recipe_said
 from infogaze.evaluation.records import About
 from infogaze.files import make_folder, write_whole
+from infogaze.plots.style import inline, png, svg
 from infogaze.report.contents import ENTRIES, Entry
 from infogaze.report.drawing import Drawing, Missing, Rows, csv_bytes
 from infogaze.report.gather import Chapter
 from infogaze.report.page import Heading, Part, Picture, Plate, book
-from infogaze.report.style import inline, png, svg
 from infogaze.report.words import together
 
 _DPI = 130

@@ -11,7 +11,7 @@ import torch
 from torch import distributed
 from torch.distributed.rendezvous import rendezvous
 
-from infogaze.training.stepping import Share
+from infogaze.training.step import Share
 
 
 @contextmanager

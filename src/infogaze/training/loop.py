@@ -14,20 +14,20 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from torch import Tensor
 
-from infogaze.data.resident import Feed
+from infogaze.data.feed import Feed
 from infogaze.data.sets import Split
-from infogaze.features import to_pixels
-from infogaze.methods import METHODS
-from infogaze.model import Recogniser
-from infogaze.noise import stream_seed
-from infogaze.training import checkpoints
-from infogaze.training.checkpoints import Checkpoint
+from infogaze.methods.registry import METHODS
+from infogaze.nn.model import Recogniser
+from infogaze.nn.pixels import to_pixels
+from infogaze.rng import stream_seed
+from infogaze.runs import RunConfig, RunFolder
+from infogaze.tasks.validation import due, keep_back, named_right
+from infogaze.training import checkpoint as checkpoints
+from infogaze.training.checkpoint import Checkpoint
 from infogaze.training.distributed import any_process
-from infogaze.training.held_out import due, keep_back, named_right
 from infogaze.training.phases import Batch, Objective, draw
-from infogaze.training.runs import RunConfig, RunFolder
 from infogaze.training.schedule import Plateau, cycle
-from infogaze.training.stepping import Reading, Share, Stepper
+from infogaze.training.step import Reading, Share, Stepper
 
 _LOG_EVERY = 50
 _SKIPS_ALLOWED = 20

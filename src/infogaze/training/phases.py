@@ -15,10 +15,10 @@ import torch
 from jaxtyping import Float, Int, Num
 from torch import Tensor, nn
 
-from infogaze.belief import Belief
-from infogaze.model import Recogniser
-from infogaze.objectives import classification_loss
-from infogaze.sensing import GlimpseGrid, extract
+from infogaze.grid import GlimpseGrid, extract
+from infogaze.nn.belief import Belief
+from infogaze.nn.model import Recogniser
+from infogaze.training.losses import classification_loss
 from infogaze.training.recipe import PhaseRecipe, Recipe
 
 ALWAYS_WANDERS = 0.05

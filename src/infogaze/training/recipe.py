@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from infogaze.data.augment import Augmentation
+from infogaze.data.augmentation import Augmentation
 from infogaze.errors import InfogazeError
 
 _LONGEST = 1000.0

@@ -1,1 +1,0 @@
-"""What ours is compared with: each method one file, readable alone beside the paper it comes from."""

@@ -1,1 +1,0 @@
-"""What each `infogaze` command does; one file a command."""

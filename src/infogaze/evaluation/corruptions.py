@@ -1,0 +1,120 @@
+"""What may go wrong with a scene before it is looked at: it is shifted, scaled, blurred, made noisy or partly covered.
+
+What happens to a scene depends on its image, the strength and its seed alone. All is elementwise, so that neither its batch nor the
+choice of an algorithm for it changes a bit. Edge pixels are repeated where a disturbance needs what is beyond them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor
+
+from infogaze.rng import SceneNoise
+
+_GREY = 128
+# Looks are counted from 0: a disturbance shares no random number with the first look of a scene that has the same seed.
+_BEFORE_ALL_LOOKS = -1
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """One kind, and how strong it is made."""
+
+    unit: str
+    """What a strength counts, as it reads after the number."""
+    strengths: tuple[float, ...]
+    """From none, 0, to strong for scenes of 32x32 pixels."""
+    apply: Callable[[UInt8[Tensor, "B C H W"], float, Int[Tensor, " B"]], UInt8[Tensor, "B C H W"]]
+    """The disturbed images, from images, strength and scene seeds."""
+
+
+def shift(images: UInt8[Tensor, "B C H W"], pixels: float, seeds: Int[Tensor, " B"]) -> UInt8[Tensor, "B C H W"]:
+    """Move each scene so many pixels in a direction of its own, to the nearest whole pixel: interpolation would blur it too."""
+    height, width = images.shape[-2:]
+    angle = 2 * math.pi * _random(images, seeds).uniform()  # [B]
+    down, right = ((pixels * side).round().long() for side in (angle.sin(), angle.cos()))
+    rows = (torch.arange(height, device=images.device) - down[:, None]).clamp(0, height - 1)  # [B, H]
+    cols = (torch.arange(width, device=images.device) - right[:, None]).clamp(0, width - 1)  # [B, W]
+    scene = torch.arange(len(images), device=images.device)[:, None, None]
+    return images.permute(0, 2, 3, 1)[scene, rows[:, :, None], cols[:, None, :]].permute(0, 3, 1, 2).contiguous()
+
+
+def scale(images: UInt8[Tensor, "B C H W"], beyond: float, seeds: Int[Tensor, " B"]) -> UInt8[Tensor, "B C H W"]:
+    """Enlarge each scene about its centre by the factor 1 + `beyond`, by bilinear interpolation; what leaves the frame is lost."""
+    return _pixels(_zoom(_zoom(images.float(), 1 + beyond, 2), 1 + beyond, 3))
+
+
+def blur(images: UInt8[Tensor, "B C H W"], sigma: float, seeds: Int[Tensor, " B"]) -> UInt8[Tensor, "B C H W"]:
+    """Convolve each scene with a Gaussian of this standard deviation in pixels, cut off at four of them."""
+    if sigma == 0:
+        return images
+    return _pixels(_smooth(_smooth(images.float(), sigma, 2), sigma, 3))
+
+
+def noise(images: UInt8[Tensor, "B C H W"], deviation: float, seeds: Int[Tensor, " B"]) -> UInt8[Tensor, "B C H W"]:
+    """Add independent normal noise to each value; its standard deviation is in units of the pixel range."""
+    return _pixels(images + 255 * deviation * _random(images, seeds).normal(*images.shape[1:]))
+
+
+def occlusion(images: UInt8[Tensor, "B C H W"], share: float, seeds: Int[Tensor, " B"]) -> UInt8[Tensor, "B C H W"]:
+    """Cover this share of the area, as nearly as whole pixels can, with one grey square at a place of the scene's own."""
+    height, width = images.shape[-2:]
+    side = min(round(math.sqrt(share * height * width)), height, width)
+    where = _random(images, seeds).uniform(2)  # [B, 2]
+    top, left = (where * torch.tensor([height - side + 1, width - side + 1], device=images.device)).long().unbind(1)
+    covered_rows = _within(top, side, height)
+    covered_cols = _within(left, side, width)
+    covered = covered_rows[:, :, None] & covered_cols[:, None, :]  # [B, H, W]
+    return images.masked_fill(covered[:, None], _GREY)
+
+
+DISTURBANCES: dict[str, Disturbance] = {
+    "shift": Disturbance("pixels", (0.0, 1.0, 2.0, 4.0, 8.0), shift),
+    "scale": Disturbance("times larger", (0.0, 0.1, 0.2, 0.4, 0.8), scale),
+    "blur": Disturbance("pixels (sigma)", (0.0, 0.5, 1.0, 1.5, 2.0), blur),
+    "noise": Disturbance("of the pixel range (sigma)", (0.0, 0.04, 0.08, 0.16, 0.32), noise),
+    "occlusion": Disturbance("of the area", (0.0, 0.05, 0.1, 0.2, 0.4), occlusion),
+}
+"""By name, in the order of `Disturbed.strengths`. The first strength of each is 0 and changes nothing."""
+
+
+def _random(images: Tensor, seeds: Tensor) -> SceneNoise:
+    return SceneNoise(seeds.to(images.device), _BEFORE_ALL_LOOKS)
+
+
+def _pixels(values: Float[Tensor, "B C H W"]) -> UInt8[Tensor, "B C H W"]:
+    return values.round().clamp(0, 255).to(torch.uint8)
+
+
+def _zoom(images: Tensor, factor: float, side: int) -> Tensor:
+    """Enlarge about the centre along one side of the image."""
+    size = images.shape[side]
+    middle = (size - 1) / 2
+    source = middle + (torch.arange(size, device=images.device) - middle) / factor
+    before = source.floor().long()
+    after = (before + 1).clamp(max=size - 1)
+    weight = (source - before).view(-1, *[1] * (images.dim() - 1 - side))
+    return (1 - weight) * images.index_select(side, before) + weight * images.index_select(side, after)
+
+
+def _smooth(images: Tensor, sigma: float, side: int) -> Tensor:
+    """Convolve with a Gaussian along one side of the image."""
+    size = images.shape[side]
+    reach = int(4 * sigma + 0.5)
+    weights = [math.exp(-0.5 * (offset / sigma) ** 2) for offset in range(-reach, reach + 1)]
+    place = torch.arange(size, device=images.device)
+    smooth = torch.zeros_like(images)
+    for offset, weight in zip(range(-reach, reach + 1), weights, strict=True):
+        smooth += weight / sum(weights) * images.index_select(side, (place + offset).clamp(0, size - 1))
+    return smooth
+
+
+def _within(first: Int[Tensor, " B"], count: int, size: int) -> Tensor:
+    """Which of `size` pixels are among the `count` from the first on, [B, size]."""
+    pixel = torch.arange(size, device=first.device)
+    return (pixel >= first[:, None]) & (pixel < first[:, None] + count)

@@ -1,0 +1,1 @@
+"""What a user drives: sensors, policies, stop rules, agents and episodes."""

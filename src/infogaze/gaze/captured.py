@@ -1,0 +1,59 @@
+"""A policy whose decision is one captured CUDA graph: the same mathematics with one launch."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from infogaze.gaze.policies import Choice, Policy
+from infogaze.nn.belief import Belief
+from infogaze.nn.model import Recogniser
+from infogaze.rng import SceneNoise
+
+
+class CapturedPolicy:
+    """A policy whose decision is one captured CUDA graph, for a batch of fixed size: what a single scene needs to be fast."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._graphs: WeakKeyDictionary[Recogniser, dict[tuple[int, ...], _Captured]] = WeakKeyDictionary()
+
+    def __call__(self, model: Recogniser, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
+        """The same choice as the policy's own."""
+        graphs = self._graphs.setdefault(model, {})
+        key = (*belief.hidden.shape, torch.is_autocast_enabled(belief.hidden.device.type))
+        if key not in graphs:
+            graphs[key] = _Captured(self._policy, model, belief, candidates, noise)
+        return graphs[key].replay(belief, candidates, noise)
+
+
+class _Captured:
+    def __init__(
+        self, policy: Policy, model: Recogniser, belief: Belief, candidates: Tensor, noise: SceneNoise
+    ) -> None:
+        look = torch.as_tensor(noise.look, device=candidates.device)
+        self._inputs = tuple(value.clone() for value in (belief.hidden, belief.memory, candidates, noise.seeds, look))
+        hidden, memory, allowed, seeds, number = self._inputs
+        given = (model, Belief(hidden, memory), allowed, SceneNoise(seeds, number))
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                policy(*given)
+        torch.cuda.current_stream().wait_stream(side)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self._choice = policy(*given)
+
+    def replay(self, belief: Belief, candidates: Tensor, noise: SceneNoise) -> Choice:
+        hidden, memory, allowed, seeds, look = self._inputs
+        hidden.copy_(belief.hidden)
+        memory.copy_(belief.memory)
+        allowed.copy_(candidates)
+        seeds.copy_(noise.seeds)
+        look.fill_(noise.look)
+        self._graph.replay()
+        return Choice(self._choice.location.clone(), self._choice.gain.clone(), self._choice.has_map)

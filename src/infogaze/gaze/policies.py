@@ -1,0 +1,84 @@
+"""Where to look next, behind one signature: by gain, at random, or row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from infogaze.errors import InfogazeError
+from infogaze.nn.belief import Belief
+from infogaze.nn.gain import CRITERIA
+from infogaze.nn.model import Model, Recogniser
+from infogaze.rng import SceneNoise
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Where to look, and why."""
+
+    location: Int[Tensor, "B 2"]
+    """Row and column of the top-left pixel."""
+    gain: Float[Tensor, "B L"]
+    """The map that the choice was made by; zeros where a policy has none."""
+    has_map: bool = True
+    """Whether it was made by one."""
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """A rule for the next look, from the belief alone."""
+
+    def __call__(self, model: Any, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
+        """Choose one of the candidate places for each scene."""
+        ...
+
+
+@dataclass(frozen=True)
+class GainPolicy:
+    """The paper's: the place with the largest expected information gain (algorithm 1), or the largest of another criterion."""
+
+    samples: int = 20
+    """P: how many scenes are imagined."""
+    criterion: str = "information-gain"
+    """What is expected of a look."""
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise InfogazeError(f"samples is {self.samples}; it must be at least 1")
+        if self.criterion not in CRITERIA:
+            raise InfogazeError(f"no criterion is called {self.criterion!r}; there are {', '.join(CRITERIA)}")
+
+    def __call__(self, model: Model, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
+        """Imagine, look ahead, take the largest."""
+        latent = noise.normal(self.samples, model.posterior.latent_size).movedim(1, 0)  # [P, B, d]
+        gain = model.gain(belief, latent, CRITERIA[self.criterion])
+        return Choice(best(model, gain, candidates), gain)
+
+
+@dataclass(frozen=True)
+class RandomPolicy:
+    """Any place not looked at yet, all equally likely."""
+
+    def __call__(self, model: Recogniser, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
+        """Draw a number for each place, take the largest."""
+        draw = noise.uniform(model.grid.places)
+        return Choice(best(model, draw, candidates), torch.zeros_like(draw), has_map=False)
+
+
+@dataclass(frozen=True)
+class RasterPolicy:
+    """Row by row from the top-left corner."""
+
+    def __call__(self, model: Recogniser, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
+        """The first place left."""
+        order = torch.arange(model.grid.places, 0, -1.0, device=candidates.device).expand(candidates.shape)
+        return Choice(best(model, order, candidates), torch.zeros_like(order), has_map=False)
+
+
+def best(model: Recogniser, values: Float[Tensor, "B L"], candidates: Bool[Tensor, "B L"]) -> Int[Tensor, "B 2"]:
+    """The location of the candidate with the largest value."""
+    return model.grid.locations(values.device)[values.masked_fill(~candidates, -torch.inf).argmax(1)]

@@ -1,0 +1,160 @@
+"""Where one may look, and what a look returns: the glimpse grid and the extraction of glimpses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int, Num, Shaped
+from torch import Tensor
+
+from infogaze.errors import InfogazeError
+
+Location = Num[Tensor, "B 2"] | Num[Tensor, "2"] | np.ndarray | Sequence[float] | Sequence[Sequence[float]]
+"""Row and column of a glimpse's top-left pixel: one for all scenes, or one for each."""
+
+_LONGEST_SIDE, _MOST_PLACES = 1 << 20, 1 << 20
+
+
+@dataclass(frozen=True)
+class GlimpseGrid:
+    """The candidate places of a scene: square glimpses, a stride apart, from the top-left corner on.
+
+    Where the last of them would leave pixels at the edge unseen, there is one more at the edge, less than a stride away.
+    """
+
+    height: int
+    """Scene height in pixels."""
+    width: int
+    """Scene width in pixels."""
+    glimpse: int
+    """Side of a glimpse in pixels."""
+    stride: int
+    """Distance between neighbouring places in pixels."""
+
+    def __post_init__(self) -> None:
+        for name in ("height", "width", "glimpse", "stride"):
+            if not 1 <= getattr(self, name) <= _LONGEST_SIDE:
+                raise InfogazeError(f"{name} is {getattr(self, name)}; it must be from 1 to {_LONGEST_SIDE}")
+        if self.glimpse > min(self.height, self.width):
+            raise InfogazeError(
+                f"a glimpse of {self.glimpse} pixels does not fit a scene of {self.height}x{self.width}"
+            )
+        if self.places < 2:
+            raise InfogazeError(
+                f"a glimpse of {self.glimpse} leaves one place on a scene of {self.height}x{self.width}: there is no grid to choose from"
+            )
+        if self.places > _MOST_PLACES:
+            raise InfogazeError(
+                f"a stride of {self.stride} makes {self.places} places on a scene of {self.height}x{self.width}; at most "
+                f"{_MOST_PLACES} are allowed"
+            )
+
+    @property
+    def rows(self) -> int:
+        """Places from top to bottom."""
+        return -(-(self.height - self.glimpse) // self.stride) + 1
+
+    @property
+    def cols(self) -> int:
+        """Places from left to right."""
+        return -(-(self.width - self.glimpse) // self.stride) + 1
+
+    @property
+    def places(self) -> int:
+        """All places of the grid."""
+        return self.rows * self.cols
+
+    def locations(self, device: torch.device | str | None = None) -> Int[Tensor, "L 2"]:
+        """Row and column of the top-left pixel of every place, row by row."""
+        rows, cols = self.axes(device)
+        return torch.cartesian_prod(rows, cols).view(self.places, 2)
+
+    def axes(self, device: torch.device | str | None = None) -> tuple[Int[Tensor, " rows"], Int[Tensor, " cols"]]:
+        """The top rows and the left columns of the places."""
+        rows = torch.arange(self.rows, device=device) * self.stride
+        cols = torch.arange(self.cols, device=device) * self.stride
+        return rows.clamp(max=self.height - self.glimpse), cols.clamp(max=self.width - self.glimpse)
+
+    def coordinates(self, locations: Shaped[Tensor, "*batch 2"]) -> Float[Tensor, "*batch 2"]:
+        """Pixel locations on a scale from -1 (top, left) to 1 (bottom, right)."""
+        rows = locations[..., 0] * (2.0 / max(self.height - self.glimpse, 1)) - 1.0
+        cols = locations[..., 1] * (2.0 / max(self.width - self.glimpse, 1)) - 1.0
+        return torch.stack([rows, cols], -1)
+
+    def mirrored(self, locations: Num[Tensor, "*batch 2"]) -> Num[Tensor, "*batch 2"]:
+        """Where the same glimpses are in the scene mirrored left to right."""
+        rows, cols = locations.unbind(-1)
+        return torch.stack([rows, self.width - self.glimpse - cols], -1)
+
+    def nearest(self, locations: Num[Tensor, "*batch 2"]) -> Int[Tensor, "*batch"]:
+        """The index of the place nearest to each location."""
+        rows, cols = self.axes(locations.device)
+        row, col = locations.unbind(-1)
+        return _nearest(row, rows) * self.cols + _nearest(col, cols)
+
+    def at(self, locations: Num[Tensor, "B 2"]) -> Bool[Tensor, "B L"]:
+        """Which place a location falls on: the one less than half a pixel away, if any."""
+        distance = locations[:, None] - self.locations(locations.device)  # [B, L, 2]
+        return (distance.abs() < 0.5).all(-1)
+
+
+def _nearest(values: Num[Tensor, "*batch"], starts: Int[Tensor, " n"]) -> Int[Tensor, "*batch"]:
+    """The index of the start nearest to each value; of two as near, the later."""
+    between = (starts[1:] + starts[:-1]) / 2
+    return torch.bucketize(values.double().contiguous(), between.double(), right=True)
+
+
+def tensor_of(values: Tensor | np.ndarray | Sequence[float] | Sequence[Sequence[float]]) -> Tensor:
+    """A tensor of these values; an array's may lie in memory in any order, and are copied, so that it may be written to or not."""
+    return torch.as_tensor(np.array(values, order="C") if isinstance(values, np.ndarray) else values)
+
+
+def require_inside(locations: Num[Tensor, "*batch 2"], last_row: int, last_col: int) -> None:
+    """Refuse a location, row and column, that is not within 0 and the last allowed."""
+    inside = ((locations >= 0) & (locations <= torch.tensor([last_row, last_col], device=locations.device))).all(-1)
+    if not bool(inside.all()):
+        row, col = locations[~inside][0].tolist()
+        raise InfogazeError(
+            f"location ({row:g}, {col:g}) leaves the scene: rows 0 to {last_row} and columns 0 to {last_col} are allowed"
+        )
+
+
+def extract(
+    images: Shaped[Tensor, "B C H W"], locations: Num[Tensor, "B *looks 2"], size: int
+) -> Shaped[Tensor, "B *looks C {size} {size}"]:
+    """Cut the glimpses at these locations; between pixels (fractional locations) by bilinear interpolation.
+
+    Whole-pixel locations give the images' own type and values; fractional ones give float, uint8 scaled to [0, 1].
+    """
+    if locations.is_floating_point():
+        return _extract_between(images, locations, size)
+    return _cut(images, locations[..., 0], locations[..., 1], size)
+
+
+def extract_grid(images: Shaped[Tensor, "B C H W"], grid: GlimpseGrid) -> Shaped[Tensor, "B L C g g"]:
+    """Cut every glimpse of the grid."""
+    return extract(images, grid.locations(images.device).expand(len(images), -1, 2), grid.glimpse)
+
+
+def _cut(images: Tensor, top: Tensor, left: Tensor, size: int) -> Tensor:
+    height, width = images.shape[-2:]
+    span = torch.arange(size, device=images.device)
+    # The clamp matters only to the neighbours of the last pixel, whose weight is zero in the interpolation below.
+    rows = (top[..., None, None] + span[:, None]).clamp(max=height - 1)  # [B, *looks, g, 1]
+    cols = (left[..., None, None] + span).clamp(max=width - 1)  # [B, *looks, 1, g]
+    scene = torch.arange(images.shape[0], device=images.device).view(-1, *[1] * (rows.dim() - 1))
+    return images.permute(0, 2, 3, 1)[scene, rows, cols].movedim(-1, -3)  # [B, *looks, C, g, g]
+
+
+def _extract_between(images: Tensor, locations: Tensor, size: int) -> Tensor:
+    if not images.is_floating_point():
+        images = images / 255.0
+    corner = locations.floor()
+    below, right = (locations - corner).to(images.dtype)[..., None, None, None].unbind(locations.dim() - 1)
+    top, left = corner.long().unbind(-1)
+    upper = (1 - right) * _cut(images, top, left, size) + right * _cut(images, top, left + 1, size)
+    lower = (1 - right) * _cut(images, top + 1, left, size) + right * _cut(images, top + 1, left + 1, size)
+    return (1 - below) * upper + below * lower

@@ -1,0 +1,1 @@
+"""Every method: ours, its ablations, the baselines and two bounds."""

@@ -1,0 +1,60 @@
+"""The oracle: an upper bound for any greedy policy, and not deployable, because it sees the scene and its label.
+
+At each step it tries every place with the real glimpse and takes the one with the largest true gain, log p(y | h, f(l), l) - log p(y | h)
+for the true label y. F, R and C are those of the Random baseline: trained on the oracle's own looks they would read the label off where
+it looks.
+"""
+
+from __future__ import annotations
+
+from jaxtyping import Bool, Float, Int, UInt8
+from torch import Tensor
+
+from infogaze.errors import InfogazeError
+from infogaze.gaze.policies import Choice, best
+from infogaze.grid import extract_grid
+from infogaze.nn.belief import Belief
+from infogaze.nn.model import Recogniser
+from infogaze.nn.pixels import to_pixels
+from infogaze.rng import SceneNoise
+
+
+class Oracle:
+    """Must be shown the scenes of a batch before it can choose for them."""
+
+    def seeing(self, images: UInt8[Tensor, "B C H W"], labels: Int[Tensor, " B"]) -> SeeingOracle:
+        """The oracle for these scenes, in this order."""
+        return SeeingOracle(images, labels)
+
+    def __call__(self, model: Recogniser, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
+        """Refuse: it has not seen the scenes."""
+        raise InfogazeError(
+            "the oracle is not deployable, it chooses by the scene itself: give policy=Oracle().seeing(images, labels)"
+        )
+
+
+class SeeingOracle:
+    """The oracle for the scenes of one batch."""
+
+    def __init__(self, images: UInt8[Tensor, "B C H W"], labels: Int[Tensor, " B"]) -> None:
+        self._images, self._labels = images, labels
+        self._content: Tensor | None = None
+
+    def __call__(self, model: Recogniser, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
+        """Try every place, take the best."""
+        if self._content is None:
+            glimpses = extract_grid(self._images.to(candidates.device), model.grid)
+            self._content = model.backbone.features(to_pixels(glimpses))  # [B, L, f]
+        gain = true_gain(model, belief, self._content, self._labels.to(candidates.device))
+        return Choice(best(model, gain, candidates), gain)
+
+
+def true_gain(
+    model: Recogniser, belief: Belief, content: Float[Tensor, "B L f"], labels: Int[Tensor, " B"]
+) -> Float[Tensor, "B L"]:
+    """How much a look at each place would raise the log-probability of the true label, in nats."""
+    locations = model.grid.locations(labels.device)
+    after = model.backbone.classify(model.backbone.update(belief.unsqueeze(1), content, locations))  # [B, L, classes]
+    now = model.backbone.classify(belief)  # [B, classes]
+    index = labels[:, None]
+    return after.gather(2, index[:, None].expand(-1, after.shape[1], 1)).squeeze(2) - now.gather(1, index)

@@ -1,0 +1,122 @@
+"""RAM, the Recurrent Attention Model (Mnih et al., 2014), with our F, R and C: a controller that learns where to look by REINFORCE.
+
+The policy is Gaussian over continuous locations on the scale from -1 to 1, l_t ~ N(tanh(W h_{t-1}), s^2), with s fixed. With the reward
+r = 1 where the last prediction is right, and 0 elsewhere, the loss of a batch is their equations 1 and 3:
+
+    CE(y, p_T)  -  mean_t log pi(l_t | h_{t-1}) (r - b_t)  +  mean_t (r - b_t)^2,      b_t = w . h_{t-1}.
+
+As there, the state learns from the cross-entropy alone, the controller from REINFORCE and the baseline from its error, and no gradient
+passes through (r - b_t) into the policy. The first look is at random.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from infogaze.gaze.policies import Choice
+from infogaze.grid import GlimpseGrid
+from infogaze.methods.three_phases import RECOGNISE
+from infogaze.nn.backbone import Backbone
+from infogaze.nn.belief import Belief
+from infogaze.nn.model import ModelConfig, Recogniser, glimpse_backbone
+from infogaze.nn.precision import precise
+from infogaze.rng import SceneNoise
+from infogaze.training.losses import classification_loss, reinforce_loss
+from infogaze.training.phases import (
+    Batch,
+    Draw,
+    Objective,
+    Outcome,
+    Phase,
+    accuracy,
+    after_recognising,
+    look_at,
+    seen_at,
+    seen_in_part,
+    visited,
+)
+
+SPREAD = 0.3
+"""s: three twentieths of the way across the scene."""
+
+
+class Ram(Recogniser):
+    """A backbone, a controller that aims from the belief, and the baseline of its reward."""
+
+    def __init__(self, grid: GlimpseGrid, backbone: Backbone, belief_size: int) -> None:
+        super().__init__(grid, backbone)
+        self.controller = nn.Linear(belief_size, 2)
+        self.baseline = nn.Linear(belief_size, 1)
+
+    def aim(self, belief: Belief) -> Float[Tensor, "*batch 2"]:
+        """The policy's mean: row and column on the scale from -1 to 1. The state does not learn from where it led."""
+        return torch.tanh(precise(self.controller(belief.hidden.detach())))
+
+    def expect(self, belief: Belief) -> Float[Tensor, "*batch"]:
+        """b_t, the reward that is expected; the state does not learn from its error."""
+        return precise(self.baseline(belief.hidden.detach()).squeeze(-1))
+
+    def pixel(self, coordinates: Float[Tensor, "*batch 2"]) -> Int[Tensor, "*batch 2"]:
+        """The nearest pixel whose glimpse is inside the scene."""
+        grid, share = self.grid, (coordinates.clamp(-1.0, 1.0) + 1.0) / 2.0
+        rows, cols = share[..., 0] * (grid.height - grid.glimpse), share[..., 1] * (grid.width - grid.glimpse)
+        return torch.stack([rows, cols], -1).round().long()
+
+
+def with_controller(config: ModelConfig) -> Ram:
+    """F, R and C of these sizes, with a controller."""
+    return Ram(config.grid, glimpse_backbone(config), config.belief_size)
+
+
+class AimedPolicy:
+    """Look where the controller aims, as spread as in training."""
+
+    def __call__(self, model: Ram, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
+        """A sample of the Gaussian policy. It may fall between grid places, and on one that was seen before."""
+        where = model.pixel(model.aim(belief) + SPREAD * noise.normal(2))
+        return Choice(where, torch.zeros(candidates.shape, device=candidates.device), has_map=False)
+
+
+@torch.no_grad()
+def look_around(
+    model: Ram, batch: Batch, draw: Draw, looks: int
+) -> tuple[Int[Tensor, "T B 2"], Float[Tensor, "T B 2"], Bool[Tensor, "T B"]]:
+    """Looks by the policy: their pixels, the samples behind them, and whether the scene was named right after each."""
+    belief = model.backbone.start(len(batch.labels))
+    locations, samples, right = [], [], []
+    for look in range(looks):
+        sample = draw.anywhere[:, 0] * 2.0 - 1.0 if look == 0 else model.aim(belief) + SPREAD * draw.aim[:, look]
+        where = model.pixel(sample)
+        belief = look_at(model, batch, belief, where)
+        locations.append(where)
+        samples.append(sample)
+        right.append(model.backbone.classify(belief).argmax(-1) == batch.labels)
+    return torch.stack(locations), torch.stack(samples), torch.stack(right)
+
+
+def log_density(samples: Float[Tensor, "*batch 2"], mean: Float[Tensor, "*batch 2"]) -> Float[Tensor, "*batch"]:
+    """log pi, up to a constant, in nats."""
+    return -0.5 * ((samples - mean) / SPREAD).square().sum(-1)
+
+
+def attend(model: Ram, batch: Batch, draw: Draw, objective: Objective) -> Outcome:
+    """One step of RAM: cross-entropy after the last look, and the same reward for every look on the way there."""
+    model.eval()
+    locations, samples, right = look_around(model, batch, draw, objective.looks)
+    model.train()
+    beliefs = model.backbone.unroll(seen_at(model, batch, locations), locations)
+    predicted = seen_in_part(model, beliefs, draw, objective)
+    before = Belief(beliefs.hidden[:-1], beliefs.memory[:-1])
+    reward = right[-1].float().expand(len(samples) - 1, -1)
+    loss = classification_loss(predicted[-1:], batch.labels)
+    loss = loss + reinforce_loss(log_density(samples[1:], model.aim(before)), reward, model.expect(before))
+    return Outcome(loss, accuracy(predicted, batch.labels), visited(locations, model.grid))
+
+
+ATTEND = Phase(
+    "attend", attend, lambda model: model.parameters(), frozenset({"anywhere", "aim", "dropout"}),
+    length=after_recognising, rate=2,
+)  # fmt: skip
+PHASES = (RECOGNISE, ATTEND)

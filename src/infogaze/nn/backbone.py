@@ -1,0 +1,88 @@
+"""F, R and C behind one small protocol: a user's own networks can carry the same posterior, decoder and gain."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from jaxtyping import Float, Num
+from torch import Tensor, nn
+
+from infogaze.nn.belief import Belief, BeliefUpdate
+from infogaze.nn.classifier import Classifier
+from infogaze.nn.features import GlimpseFeatures
+
+
+class Backbone(nn.Module):
+    """What sees, remembers and names. All leading dimensions broadcast: one belief may be updated with many imagined looks."""
+
+    @abstractmethod
+    def features(self, glimpses: Float[Tensor, "*batch C g g"]) -> Float[Tensor, "*batch f"]:
+        """The content of glimpses, pixels in [-1, 1], without their location: what the decoder learns to imagine."""
+
+    @abstractmethod
+    def start(self, batch: int) -> Belief:
+        """The belief before the first look."""
+
+    @abstractmethod
+    def update(self, belief: Belief, content: Float[Tensor, "*batch f"], locations: Num[Tensor, "*places 2"]) -> Belief:
+        """The belief after a look with this content at these locations, given in pixels."""
+
+    @abstractmethod
+    def classify(self, belief: Belief) -> Float[Tensor, "*batch classes"]:
+        """log p(y | h)."""
+
+    def compile_parts(self) -> None:
+        """Compile what gains from it; a user's own networks need not."""
+
+    def unroll(self, content: Float[Tensor, "T B f"], locations: Num[Tensor, "T B 2"]) -> Belief:
+        """The beliefs after each of T looks, with a leading dimension T."""
+        belief = self.start(content.shape[1])
+        beliefs = []
+        for seen, where in zip(content, locations, strict=True):
+            belief = self.update(belief, seen, where)
+            beliefs.append(belief)
+        return Belief.stack(beliefs)
+
+
+class GlimpseBackbone(Backbone):
+    """The paper's own F, R and C."""
+
+    def __init__(self, features: GlimpseFeatures, update: BeliefUpdate, classifier: Classifier) -> None:
+        super().__init__()
+        self.feature_network = features
+        self.belief_update = update
+        self.classifier = classifier
+
+    def features(self, glimpses: Float[Tensor, "*batch C g g"]) -> Float[Tensor, "*batch f"]:
+        """F_g."""
+        return self.feature_network.content(glimpses)
+
+    def start(self, batch: int) -> Belief:
+        """h before the first look."""
+        return self.belief_update.start(batch)
+
+    def update(self, belief: Belief, content: Float[Tensor, "*batch f"], locations: Num[Tensor, "*places 2"]) -> Belief:
+        """R(h, F_g(g) + F_l(l))."""
+        return self.belief_update(belief, content + self.feature_network.place(locations))
+
+    def classify(self, belief: Belief) -> Float[Tensor, "*batch classes"]:
+        """C(h)."""
+        return self.classifier(belief.hidden)
+
+    def compile_parts(self) -> None:
+        """F_g, and both halves of R."""
+        self.feature_network.glimpse_network.compile(dynamic=False)
+        update = self.belief_update
+        update.receive = torch.compile(update.receive, dynamic=False)  # type: ignore[method-assign]
+        update.advance = torch.compile(update.advance, dynamic=False)  # type: ignore[method-assign]
+
+    def unroll(self, content: Float[Tensor, "T B f"], locations: Num[Tensor, "T B 2"]) -> Belief:
+        """As `update` look by look, with the part that needs no state done for all looks at once."""
+        received = self.belief_update.receive(content + self.feature_network.place(locations))  # [T, B, h]
+        belief = self.start(content.shape[1])
+        beliefs = []
+        for look in received:
+            belief = self.belief_update.advance(belief, look)
+            beliefs.append(belief)
+        return Belief.stack(beliefs)

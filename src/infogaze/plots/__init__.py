@@ -1,0 +1,1 @@
+"""How pictures are drawn: the house style, scenes, one rollout."""

@@ -1,0 +1,1 @@
+"""Many runs: the list of jobs, their processes, the table."""

@@ -1,0 +1,200 @@
+"""What is fast on a GPU must be the same mathematics: every compiled or captured path against a plain one in float64."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from infogaze.data.augmentation import NUMBERS, Augmentation, draw_from, transform
+from infogaze.data.feed import Feed
+from infogaze.data.sets import Split
+from infogaze.gaze.captured import CapturedPolicy
+from infogaze.gaze.policies import GainPolicy
+from infogaze.methods.three_phases import PHASES
+from infogaze.nn.compilation import compile_parts
+from infogaze.nn.model import Model, build
+from infogaze.nn.pixels import to_pixels
+from infogaze.presets import preset
+from infogaze.rng import SceneNoise, scene_seeds
+from infogaze.training.loop import Stopped, Surroundings
+from infogaze.training.phases import Batch, Objective, draw
+from infogaze.training.step import Stepper
+from tests.support.paths import ROOT
+from tests.support.small_run import RECIPE, run
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+SETTINGS = preset("digits")
+OBJECTIVE = Objective(SETTINGS.looks, SETTINGS.alpha, SETTINGS.beta, SETTINGS.dropout)
+AUGMENTATION = Augmentation(flip=False)
+BATCH, STEPS = 64, 8
+RATES = (1e-3, 1e-3, 1e-5)
+"""In phase 3 a choice between two all but equal places falls differently in float32; small steps keep that from adding up."""
+
+
+@pytest.fixture(autouse=True)
+def _full_float32() -> None:
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = False
+
+
+def some_scenes(count: int = BATCH * STEPS) -> Split:
+    generator = torch.Generator().manual_seed(1)
+    images = torch.randint(0, 256, (count, 1, 32, 32), generator=generator).to(torch.uint8)
+    return Split(images, torch.randint(0, 10, (count,), generator=generator)).to("cuda")
+
+
+def plain_steps(model: Model, index: int, split: Split) -> list[float]:
+    """Training as it is defined, in float64: no graph, no compiled part, torch's plain AdamW; the losses."""
+    phase, generator = PHASES[index], torch.Generator("cuda").manual_seed(7)
+    model.requires_grad_(False)
+    trained = [parameter.requires_grad_() for parameter in phase.trained(model)]
+    optimiser = torch.optim.AdamW(
+        trained, RATES[index], betas=RECIPE.betas, weight_decay=RECIPE.weight_decay, foreach=False, fused=False
+    )
+    losses = []
+    for images, labels in zip(split.images.split(BATCH), split.labels.split(BATCH), strict=True):
+        numbers = draw(phase, model, BATCH, OBJECTIVE, generator)
+        uniform = torch.rand(BATCH, NUMBERS, generator=generator, device="cuda")
+        pixels = to_pixels(transform(images / 255.0, draw_from(uniform, AUGMENTATION, 32, 32))).double()
+        optimiser.zero_grad()
+        loss = phase.loss(model, Batch(pixels, labels), numbers, OBJECTIVE).loss
+        loss.backward()
+        nn.utils.clip_grad_norm_(trained, RECIPE.clip, foreach=False)
+        optimiser.step()
+        losses.append(float(loss.detach()))
+    return losses
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_captured_and_compiled_steps_are_the_plain_ones(index: int) -> None:
+    begin = build(SETTINGS.model, 3).to("cuda").train()
+    plain, fast = copy.deepcopy(begin).double(), copy.deepcopy(begin)
+    split = some_scenes()
+    expected = plain_steps(plain, index, split)
+    stepper = Stepper(fast, PHASES[index], OBJECTIVE, replace(RECIPE, average=0.0), AUGMENTATION, BATCH, seed=7)
+    losses = []
+    for images, labels in zip(split.images.split(BATCH), split.labels.split(BATCH), strict=True):
+        stepper.step(images, labels, RATES[index])
+        losses.append(stepper.read_meters().loss)
+    torch.testing.assert_close(
+        torch.tensor(losses), torch.tensor(expected), rtol=1e-2 if index == 2 else 2e-3, atol=2e-3
+    )
+    moved, apart = 0.0, 0.0
+    for name, value in plain.named_parameters():
+        ours, old = dict(fast.named_parameters())[name], dict(begin.named_parameters())[name]
+        moved += float((value - old).square().sum())
+        apart += float((value - ours).square().sum())
+    # Adam takes a whole step along a gradient that is all but zero, whose sign is then rounding's.
+    assert (apart / moved) ** 0.5 < 0.2
+
+
+def test_a_captured_decision_is_the_plain_one() -> None:
+    model = build(SETTINGS.model, 3).eval()
+    for parameter in model.parameters():
+        parameter.data.normal_(0.0, 0.2, generator=torch.Generator().manual_seed(5))
+    plain, fast = copy.deepcopy(model).double(), model.to("cuda")
+    compile_parts(fast)
+    captured = CapturedPolicy(GainPolicy(20))
+    allowed = torch.ones(16, model.grid.places, dtype=torch.bool)
+    allowed[:, ::5] = False
+    for look in (1, 2, 5):
+        glimpses = torch.rand(16, 1, 8, 8, generator=torch.Generator().manual_seed(look))
+        where = model.grid.locations()[:16]
+        seeds = scene_seeds(look, 16)
+        with torch.no_grad():
+            belief = plain.backbone.update(plain.backbone.start(16), plain.backbone.features(glimpses.double()), where)
+            there = fast.backbone.update(fast.backbone.start(16), fast.backbone.features(glimpses.cuda()), where.cuda())
+            expected = GainPolicy(20)(plain, belief, allowed, SceneNoise(seeds, look))
+            choice = captured(fast, there, allowed.cuda(), SceneNoise(seeds.cuda(), look))
+        torch.testing.assert_close(choice.gain.cpu().double(), expected.gain, rtol=1e-3, atol=1e-5)
+        assert torch.equal(choice.location.cpu(), expected.location)
+
+
+def test_a_run_that_was_stopped_goes_on_with_the_same_losses(tmp_path: Path) -> None:
+    # Not bit by bit: a captured step may take other kernels than the plain ones it begins with.
+    run(tmp_path / "straight", device="cuda")
+    expected = losses(tmp_path / "straight")
+    for moment in (4, 21, 33):
+        folder, steps = tmp_path / f"stopped at {moment}", count(1)
+        with pytest.raises(Stopped):
+            run(folder, around=Surroundings(asked_to_stop=lambda: next(steps) == moment), device="cuda")  # noqa: B023
+        run(folder, device="cuda")
+        found = losses(folder)
+        assert list(found) == list(expected)
+        for where, loss in expected.items():
+            assert found[where] == pytest.approx(loss, rel=5e-2 if where[0] == "refine" else 5e-3), (moment, where)
+
+
+def losses(folder: Path) -> dict[tuple[str, int], float]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return {(line["name"], line["step"]): line["loss"] for line in lines}
+
+
+def test_a_set_that_is_streamed_gives_the_batches_of_one_that_is_resident() -> None:
+    split = some_scenes().to("cpu")
+    resident, streamed = Feed(split, "cuda"), Feed(split, "cuda", budget=1000)
+    assert resident.resident
+    assert not streamed.resident
+    pairs = zip(resident.batches(2, BATCH, seed=4), streamed.batches(2, BATCH, seed=4), strict=True)
+    kept: list[tuple[Tensor, Tensor]] = []
+    for (images, labels), (sent, told) in pairs:
+        torch.cuda._sleep(10_000_000)  # a device that is behind must not see a buffer that is filled anew
+        assert sent.is_cuda
+        kept.append((images, sent.clone()))
+        assert torch.equal(labels, told)
+    assert all(torch.equal(images, sent) for images, sent in kept)
+
+
+PROCESS = """
+import sys, torch
+from torch import distributed
+from infogaze.nn.model import build
+from infogaze.methods.three_phases import PHASES
+from infogaze.training.step import Share, Stepper
+from tests.gpu.test_cuda import OBJECTIVE, RATES, SETTINGS, some_scenes, BATCH
+from tests.support.small_run import RECIPE
+rank, store, out = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+torch.backends.cudnn.allow_tf32 = False
+distributed.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=2)
+model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(build(SETTINGS.model, 3).to("cuda")).train()
+stepper = Stepper(model, PHASES[0], OBJECTIVE, RECIPE, None, BATCH, 7, Share(rank, 2))
+split, losses = some_scenes(), []
+for images, labels in zip(split.images.split(BATCH), split.labels.split(BATCH)):
+    mine = Share(rank, 2).of(BATCH)
+    stepper.step(images[mine], labels[mine], RATES[0])
+    losses.append(stepper.read_meters().loss)
+if rank == 0:
+    torch.save(torch.tensor(losses), out)
+"""
+
+
+def test_two_processes_with_synchronised_batch_norm_lose_as_one_does(tmp_path: Path) -> None:
+    model, split = build(SETTINGS.model, 3).to("cuda").train(), some_scenes()
+    stepper = Stepper(model, PHASES[0], OBJECTIVE, RECIPE, None, BATCH, 7)
+    expected = []
+    for images, labels in zip(split.images.split(BATCH), split.labels.split(BATCH), strict=True):
+        stepper.step(images, labels, RATES[0])
+        expected.append(stepper.read_meters().loss)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src"), *sys.path])}
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROCESS, str(rank), str(tmp_path / "store"), str(tmp_path / "losses")],
+            env=environment,
+        )
+        for rank in range(2)
+    ]
+    assert [process.wait(300) for process in both] == [0, 0]
+    torch.testing.assert_close(
+        torch.load(tmp_path / "losses", weights_only=True), torch.tensor(expected), rtol=1e-3, atol=1e-3
+    )

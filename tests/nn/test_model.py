@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from infogaze import Agent, Backbone, Belief, ImageSensor, Model, ModelConfig, build
+from tests.support.tiny import CONFIG, tiny_agent
+
+
+@given(
+    height=st.integers(3, 24), width=st.integers(3, 24), channels=st.integers(1, 4), classes=st.integers(2, 12),
+    glimpse=st.integers(1, 9), stride=st.integers(1, 7), hops=st.integers(0, 2), flows=st.integers(0, 2),
+)  # fmt: skip
+def test_any_sizes_that_fit_run_and_the_others_are_refused(
+    height: int, width: int, channels: int, classes: int, glimpse: int, stride: int, hops: int, flows: int
+) -> None:
+    def config() -> ModelConfig:
+        return ModelConfig(
+            height=height, width=width, channels=channels, classes=classes, glimpse=glimpse, stride=stride,
+            glimpse_widths=(3,) if glimpse > 2 else (), feature_size=3, belief_size=4, latent_size=3,
+            flow_layers=flows, attention_hops=hops,
+        )  # fmt: skip
+
+    one_place = height == width == glimpse
+    if glimpse > min(height, width) or one_place:
+        with pytest.raises(ValueError, match="does not fit a scene|leaves one place"):
+            config()
+        return
+    agent = tiny_agent(config(), looks=3, samples=2)
+    images = torch.randint(0, 256, (2, channels, height, width)).to(torch.uint8)
+    episode = agent.run(ImageSensor(images, glimpse), batch=2)
+    assert episode.probabilities.shape == (2, classes)
+    assert episode.gain.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"classes": 1}, "classes is 1"),
+        ({"channels": 0}, "channels is 0"),
+        ({"flow_layers": -1}, "flow_layers is -1"),
+        ({"glimpse_widths": (4, 4)}, "2 convolutions of 3x3 .* need a glimpse of at least 5 pixels, not 4"),
+        ({"glimpse_widths": (0,)}, r"glimpse_widths are \(0,\)"),
+        ({"spline_bound": 0.0}, "spline_bound is 0.0"),
+        ({"stride": 0}, "stride is 0"),
+        ({"belief_size": 10**9}, "belief_size is 1000000000"),
+        ({"flow_layers": 100_000}, "flow_layers is 100000"),
+        ({"glimpse_widths": (4,) * 1000}, "glimpse_widths are 1000"),
+        ({"height": 10**9, "width": 10**9}, "height is 1000000000"),
+        ({"height": 100_000, "width": 100_000}, "2499900001 places"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused_at_construction(change: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        replace(CONFIG, **change)  # type: ignore[arg-type]
+
+
+class CountingBackbone(Backbone):
+    """A user's own network: a GRU over the mean colour of the glimpses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = torch.nn.GRUCell(CONFIG.channels + 2, 6)
+        self.head = torch.nn.Linear(6, 3)
+
+    def features(self, glimpses: Tensor) -> Tensor:
+        return glimpses.mean((-1, -2))
+
+    def start(self, batch: int) -> Belief:
+        return Belief(torch.zeros(batch, 6), torch.zeros(batch, 0))
+
+    def update(self, belief: Belief, content: Tensor, locations: Tensor) -> Belief:
+        shape = content.shape[:-1]
+        seen = torch.cat([content, (locations / 10.0).expand(*shape, 2)], -1)
+        hidden = belief.hidden.expand(*shape, 6)
+        return Belief(self.cell(seen.flatten(0, -2), hidden.flatten(0, -2)).view(*shape, 6), belief.memory)
+
+    def classify(self, belief: Belief) -> Tensor:
+        return self.head(belief.hidden).log_softmax(-1)
+
+
+def test_a_users_own_backbone_carries_the_same_posterior_decoder_and_gain() -> None:
+    config = replace(CONFIG, feature_size=CONFIG.channels, belief_size=6)
+    ours = build(config)
+    agent = Agent(Model(config.grid, CountingBackbone(), ours.posterior, ours.decoder), ["a", "b", "c"], looks=3)
+    images = torch.randint(0, 256, (2, CONFIG.channels, CONFIG.height, CONFIG.width)).to(torch.uint8)
+    episode = agent.run(ImageSensor(images, CONFIG.glimpse), batch=2)
+    assert len(episode.history) == 3
+    assert (episode.gain > -1e-6).all()

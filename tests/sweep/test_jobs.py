@@ -1,0 +1,351 @@
+"""The sweep, with its jobs in this process, which need not import everything anew."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from infogaze import METHODS
+from infogaze.cli.evaluate import Evaluate
+from infogaze.cli.main import _parse, main
+from infogaze.cli.sweep import Sweep
+from infogaze.cli.train import Train
+from infogaze.data.options import Options
+from infogaze.evaluation import records
+from infogaze.evaluation.comparing import recipe_digest
+from infogaze.evaluation.records import EvaluationError, Judged, ManyLooks, Records
+from infogaze.models import load, save
+from infogaze.report.gather import gather
+from infogaze.sweep import jobs as sweeping
+from infogaze.sweep.jobs import Failed, Job, carry_out, jobs
+from infogaze.training.recipe import RECIPES
+from tests.support.sweeps import Swept, given, here, printed, run_here, tiny_set, write_set
+
+BIN = Path(sys.executable).parent
+NO_PHASE_1 = {"attention", "cnn"}
+"""With self-attention R is another, and the CNN has nothing of F, R and C."""
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFOGAZE_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A set, and a recipe and networks with which a run takes no time."""
+    return tiny_set(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Swept]:
+    """The command, with the jobs in this process."""
+    return lambda scenes, *more: run_here(capsys, scenes, tmp_path / "out", *more)
+
+
+def refused(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    return said.err
+
+
+def test_phase_1_is_trained_once_a_seed_and_all_that_share_it_begin_there(tmp_path: Path) -> None:
+    work = jobs(tmp_path, list(METHODS), 2, ["digits"], ("records",), "cpu")
+    firsts = [job for job in work if job.stage == "phase-1"]
+    assert [job.name for job in firsts] == ["phase-1/seed-0", "phase-1/seed-1"]
+    assert all(job.needs == () for job in firsts)
+    rest = {job.name: job for job in work if job.stage == "methods"}
+    assert len(rest) == 2 * len(METHODS)
+    for name in METHODS:
+        for seed in (0, 1):
+            job = rest[f"{name}/seed-{seed}"]
+            command = _parse(list(job.commands[0]))
+            assert isinstance(command, Train)
+            assert (command.method, command.seed, command.out) == (name, seed, tmp_path / name / f"seed-{seed}")
+            if name in NO_PHASE_1:
+                assert (job.needs, command.start_from, command.phases) == ((), None, None)
+            else:
+                assert job.needs == (f"phase-1/seed-{seed}",)
+                assert command.start_from == str(tmp_path / "phase-1" / f"for-seed-{seed}")
+                assert command.phases == tuple(range(2, len(METHODS[name].phases) + 1))
+
+
+def test_a_sweep_trains_evaluates_and_judges_all_and_skips_what_is_done(
+    tiny: Path, tmp_path: Path, sweep: Callable[..., Swept]
+) -> None:
+    asked = ("--methods", "random,oracle,cnn", "--seeds", "2")
+    first = sweep(tiny, *asked)
+    runs = [f"{name}/seed-{seed}" for seed in (0, 1) for name in ("random", "oracle", "cnn")]
+    assert sorted(first.ran) == sorted(["phase-1/seed-0", "phase-1/seed-1", *runs, "judgement"])
+    assert first.ran[-1] == "judgement"
+    for name in runs:
+        assert records.has(tmp_path / "out" / name / "evaluation", Records)
+    looked = [tmp_path / "out" / name / "evaluation" for name in runs if "cnn" not in name]
+    judges = {tuple(records.read(folder, Judged).judge.tolist()) for folder in looked}
+    assert len(judges) == 1, "all by one judge"
+    again = sweep(tiny, *asked)
+    assert again.ran == []
+    assert again.said[0] == "9 of 9 done, 0 to go, 1 at a time"
+    assert again.table == first.table
+
+
+def test_methods_seeds_and_what_was_lost_are_added_without_touching_the_rest(
+    tiny: Path, tmp_path: Path, sweep: Callable[..., Swept]
+) -> None:
+    assert sweep(tiny, "--methods", "random", "--seeds", "1").ran == ["phase-1/seed-0", "random/seed-0"]
+    kept = {path: path.read_bytes() for path in (tmp_path / "out" / "random" / "seed-0").rglob("*") if path.is_file()}
+    assert sweep(tiny, "--methods", "random,ram", "--seeds", "1").ran == ["ram/seed-0"]
+    assert sweep(tiny, "--methods", "random", "--seeds", "2").ran == ["phase-1/seed-1", "random/seed-1"]
+    added = sweep(tiny, "--methods", "random,ram,cnn", "--seeds", "1")
+    assert added.ran == ["cnn/seed-0", "judgement"]
+    (tmp_path / "out" / "ram" / "seed-0" / "evaluation" / "records.safetensors").unlink()
+    assert sweep(tiny, "--methods", "random,ram,cnn", "--seeds", "1").ran == ["ram/seed-0"]
+    for path, data in kept.items():
+        assert path.name == "about.json" or path.read_bytes() == data, path.name
+
+
+def test_more_can_be_measured_of_a_finished_sweep_without_training_again(
+    tiny: Path, tmp_path: Path, sweep: Callable[..., Swept]
+) -> None:
+    asked = ("--methods", "random", "--seeds", "1", "--measure", "records")
+    first, run = sweep(tiny, *asked), tmp_path / "out" / "random" / "seed-0"
+    metrics, model = (run / "metrics.jsonl").read_bytes(), (run / "model.safetensors").read_bytes()
+    kept = (run / "evaluation" / "records.safetensors").stat().st_mtime_ns
+    more = sweep(tiny, *asked, "many-looks")
+    assert more.ran == ["random/seed-0"]
+    assert records.has(run / "evaluation", ManyLooks)
+    assert (metrics, model) == ((run / "metrics.jsonl").read_bytes(), (run / "model.safetensors").read_bytes())
+    assert (run / "evaluation" / "records.safetensors").stat().st_mtime_ns == kept
+    assert more.table == first.table
+
+
+def test_another_judge_judges_again(tiny: Path, tmp_path: Path, sweep: Callable[..., Swept]) -> None:
+    asked, cnn = ("--methods", "random,cnn", "--seeds", "1"), tmp_path / "out" / "cnn" / "seed-0"
+    sweep(tiny, *asked)
+    before = records.read(tmp_path / "out" / "random" / "seed-0" / "evaluation", Judged)
+    judge = load(cnn)
+    with torch.no_grad():
+        for weights in judge.model.parameters():
+            weights.neg_()
+    save(judge, cnn)
+    main(["evaluate", str(cnn), "--measure", "records", "--device", "cpu"])
+    assert sweep(tiny, *asked).ran == ["judgement"]
+    after = records.read(tmp_path / "out" / "random" / "seed-0" / "evaluation", Judged)
+    assert not torch.equal(after.judge, before.judge)
+    assert sweep(tiny, *asked).ran == []
+
+
+def test_a_run_with_other_weights_than_were_measured_is_measured_again(
+    tiny: Path, tmp_path: Path, sweep: Callable[..., Swept]
+) -> None:
+    asked, run = ("--methods", "random", "--seeds", "2", "--measure", "records"), tmp_path / "out" / "random" / "seed-0"
+    sweep(tiny, *asked)
+    said = records.about(run / "evaluation")
+    assert (said.recipe, said.hold_out) == (recipe_digest("random", RECIPES["smoke"]), 0.0)
+    agent = load(run)
+    with torch.no_grad():
+        for weights in agent.model.parameters():
+            weights.neg_()
+    save(agent, run)
+    (job,) = [job for job in jobs(tmp_path / "out", ["random"], 1, [], ["records"], "cpu") if job.stage == "methods"]
+    assert not job.done()
+    main(["evaluate", str(run), "--measure", "records", "--device", "cpu"])
+    assert job.done()
+    for damaged in (run / "model.json", run / "evaluation" / "about.json"):
+        kept = damaged.read_bytes()
+        damaged.write_text("{")
+        assert not job.done()
+        damaged.write_bytes(kept)
+    (run / "model.json").unlink()
+    assert not job.done()
+
+
+def test_without_the_cnn_nothing_is_judged(tiny: Path, tmp_path: Path, sweep: Callable[..., Swept]) -> None:
+    assert "judgement" not in sweep(tiny, "--methods", "random", "--seeds", "1").ran
+    swept = sweep(tiny, "--methods", "random,cnn", "--seeds", "1", "--measure", "records")
+    assert swept.ran == ["cnn/seed-0"]
+
+
+def test_a_job_that_fails_is_named_with_its_log_and_only_those_that_need_it_stay_undone(
+    tiny: Path, tmp_path: Path, sweep: Callable[..., Swept]
+) -> None:
+    occupied = tmp_path / "out" / "phase-1" / "for-seed-0"
+    occupied.mkdir(parents=True)
+    (occupied / "notes.txt").write_text("mine")
+    asked = ("--methods", "random,ram,cnn", "--seeds", "2")
+    swept = sweep(tiny, *asked)
+    assert swept.code == 1
+    log = tmp_path / "out" / "logs" / "phase-1-seed-0.log"
+    assert f"phase-1/seed-0: failed; its output is in {log}" in swept.said
+    assert "not empty and not a run" in log.read_text()
+    assert swept.ran == [
+        "phase-1/seed-0", "cnn/seed-0", "phase-1/seed-1", "random/seed-1", "ram/seed-1", "cnn/seed-1",
+    ]  # fmt: skip
+    for name in ("random/seed-0", "ram/seed-0", "judgement"):
+        assert name in swept.said[-1]
+    assert "the same command again tries them once more" in swept.said[-1]
+    (occupied / "notes.txt").unlink()
+    again = sweep(tiny, *asked)
+    assert again.code == 0
+    assert again.ran == ["phase-1/seed-0", "random/seed-0", "ram/seed-0", "judgement"]
+
+
+def test_a_command_that_leaves_nothing_behind_has_failed_whatever_it_says(tmp_path: Path) -> None:
+    lying = Job("lying", "methods", (("data", "list"),), (), lambda: False)
+    with here(), pytest.raises(Failed, match="lying"):
+        carry_out([lying], tmp_path / "logs", 1, lambda line: None, lambda job: None, lambda: False)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_so_many_run_at_once_and_none_before_what_it_needs(
+    at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    running: dict[str, int] = {}
+    most = 0
+
+    class Slow:
+        """Ends when it was asked three times."""
+
+        returncode = 0
+
+        def __init__(self, job: Job) -> None:
+            self.name = job.name
+
+        def poll(self) -> int | None:
+            running[self.name] -= 1
+            if running[self.name]:
+                return None
+            del running[self.name]
+            done.append(self.name)
+            return 0
+
+    def start(job: Job, log: Path, given: int) -> Slow:
+        nonlocal most
+        assert set(job.needs) <= set(done)
+        running[job.name] = 3
+        most = max(most, len(running))
+        return Slow(job)
+
+    monkeypatch.setattr(sweeping, "_start", start)
+    monkeypatch.setattr(sweeping, "_WAIT", 0.0)
+
+    def job(name: str, *needs: str) -> Job:
+        return Job(name, "methods", (), needs, lambda: name in done)
+
+    work = [job("z", "a", "b"), job("a"), job("b"), job("c", "a"), job("d")]
+    ended: list[str] = []
+    carry_out(work, tmp_path, at_once, lambda line: None, lambda job: ended.append(job.name), lambda: False)
+    assert sorted(ended) == ["a", "b", "c", "d", "z"]
+    assert most == at_once
+
+
+def test_a_folder_with_a_sweep_of_other_settings_is_refused(
+    tiny: Path, tmp_path: Path, sweep: Callable[..., Swept], capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep(tiny, "--methods", "random", "--seeds", "1", "--measure", "records")
+    before = sorted(path for path in (tmp_path / "out").rglob("*"))
+    other = write_set(tmp_path / "other.npz", 32)
+    for scenes, more in (
+        (tiny, ["--hold-out", "0.5"]),
+        (other, []),
+        (tiny, ["--read.size", "16", "16"]),
+        (tiny, ["--recipe", "quickstart"]),
+        (tiny, ["--length", "0.5"]),
+    ):
+        said = refused(capsys, given(scenes, tmp_path / "out", "--methods", "random,ram", *more))
+        assert f"{tmp_path / 'out'} holds a sweep with other settings: digits --recipe smoke" in said
+    assert sorted(path for path in (tmp_path / "out").rglob("*")) == before
+
+
+def test_wrong_calls_are_one_line_that_names_what_is_allowed(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for more, words in (
+        (["--methods", "random,luck"], f"no method is called 'luck'; there are {', '.join(METHODS)}"),
+        (["--methods", ""], "no method is called ''"),
+        (["--methods", "random,random"], "each may be named once"),
+        (["--seeds", "0"], "seeds is 0; it must be at least 1"),
+        (["--at-once", "0"], "at_once is 0; it must be at least 1"),
+        (["--length", "0"], "length is 0.0; it must be above 0 and at most 1000"),
+        (["--hold-out", "1.5"], "hold_out is 1.5; it must be at least 0 and below 1"),
+        (["--print-stage", "phase-9"], "phase-9"),
+    ):
+        assert words in refused(capsys, given(tiny, tmp_path / "out", *more))
+    assert not (tmp_path / "out").exists()
+
+
+def test_stages_are_printed_one_job_a_line_and_nothing_is_done(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = given(tiny, tmp_path / "my out", "--methods", "random,cnn,attention", "--seeds", "2")
+    stages = {stage: printed(capsys, arguments, stage) for stage in ("phase-1", "methods", "judgement")}
+    assert [len(lines) for lines in stages.values()] == [2, 6, 1]
+    for line in stages["methods"]:
+        train, evaluate = (shlex.split(part) for part in line.split(" && "))
+        assert train[0] == evaluate[0] == "infogaze"
+        trained, evaluated = _parse(train[1:]), _parse(evaluate[1:])
+        assert isinstance(trained, Train)
+        assert isinstance(evaluated, Evaluate)
+        assert evaluated.runs == (trained.out,)
+    judgement = _parse(shlex.split(stages["judgement"][0])[1:])
+    assert isinstance(judgement, Evaluate)
+    assert judgement.judge == tmp_path / "my out" / "cnn" / "seed-0"
+    assert len(judgement.runs) == 4
+    assert not (tmp_path / "my out").exists()
+    assert printed(capsys, given(tiny, tmp_path, "--methods", "cnn"), "phase-1") == []
+    assert printed(capsys, given(tiny, tmp_path, "--methods", "random"), "judgement") == []
+
+
+def test_every_setting_of_a_sweep_reaches_its_trainings(tmp_path: Path) -> None:
+    options = Options((16, 24), "crop", 3, 0.25, 7, merge_validation=False)
+    sweep = Sweep(
+        "cifar10", tmp_path, data="folder", root=tmp_path / "my pictures", read=options, recipe="paper", length=0.3,
+        hold_out=0.1, device="cpu",
+    )  # fmt: skip
+    command = _parse(["train", *sweep._train(), "--out", "x"])
+    assert command == Train(
+        "cifar10", Path("x"), data="folder", root=tmp_path / "my pictures", read=options, recipe="paper", length=0.3,
+        hold_out=0.1, device="cpu",
+    )  # fmt: skip
+    plain = _parse(["train", *Sweep("digits", tmp_path)._train(), "--out", "x"])
+    assert plain == Train("digits", Path("x"))
+    # Sweeps from before there were lengths go on in their folders.
+    assert "--length" not in Sweep("digits", tmp_path, length=1.0)._train()
+
+
+def test_every_training_of_a_sweep_is_of_its_length_and_no_seed_of_one_of_another(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("--methods", "random", "--measure", "records", "--seeds")
+    run_here(capsys, tiny, tmp_path / "once", *asked, "1")
+    run_here(capsys, tiny, tmp_path / "half", *asked, "2", "--length", "0.5")
+    trained = [tmp_path / "half" / "phase-1" / "for-seed-1", tmp_path / "half" / "random" / "seed-1"]
+    for run in trained:
+        way = json.loads((run / "config.json").read_text())["config"]["recipe"]
+        assert {way[part]["epochs"] for part in ("recognise", "imagine", "refine", "whole")} == {0.5}
+    (alike,) = gather([tmp_path / "half"])
+    assert [len(group.runs) for group in alike.groups] == [2]
+    with pytest.raises(EvaluationError, match=r"cannot be one curve: random was trained by the recipe"):
+        gather([tmp_path / "once" / "random" / "seed-0", tmp_path / "half" / "random" / "seed-1"])
+    said = refused(capsys, given(tiny, tmp_path / "half", *asked, "1"))
+    assert "half holds a sweep with other settings: digits --recipe smoke --device cpu --length 0.5" in said
+
+
+def test_without_data_a_sweep_asks_for_the_files_of_the_set_that_its_preset_is_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refused(capsys, ["sweep", "cifar10-plus", "--out", str(tmp_path / "out"), "--device", "cpu"])
+    assert said.startswith("infogaze: cifar10 needs --root: ")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,298 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional
+
+from infogaze.gaze.sensor import ImageSensor, Sensor
+from infogaze.grid import GlimpseGrid, extract, extract_grid, require_inside
+
+
+@dataclass(frozen=True)
+class Sizes:
+    height: int
+    width: int
+    glimpse: int
+    stride: int
+
+
+@st.composite
+def _sizes(draw: st.DrawFn, largest: int = 40) -> Sizes:
+    """Sizes that make a grid of at least two places."""
+    glimpse = draw(st.integers(1, largest - 1))
+    height, width = draw(st.integers(glimpse, largest)), draw(st.integers(glimpse, largest))
+    longest = max(height, width) - glimpse
+    assume(longest >= 1)
+    return Sizes(height, width, glimpse, draw(st.integers(1, longest)))
+
+
+def _grid(sizes: Sizes) -> GlimpseGrid:
+    return GlimpseGrid(sizes.height, sizes.width, sizes.glimpse, sizes.stride)
+
+
+def _scenes(scenes: int, channels: int, height: int, width: int, dtype: torch.dtype, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    if dtype == torch.uint8:
+        return torch.randint(0, 256, (scenes, channels, height, width), generator=generator, dtype=dtype)
+    return torch.rand(scenes, channels, height, width, generator=generator, dtype=dtype)
+
+
+def _whole_locations(sizes: Sizes, *shape: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.randint(0, sizes.height - sizes.glimpse + 1, shape, generator=generator)
+    cols = torch.randint(0, sizes.width - sizes.glimpse + 1, shape, generator=generator)
+    return torch.stack([rows, cols], -1)
+
+
+def _fractional_locations(sizes: Sizes, *shape: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    span = torch.tensor([sizes.height - sizes.glimpse, sizes.width - sizes.glimpse])
+    return torch.rand(*shape, 2, generator=generator, dtype=torch.float64) * span
+
+
+@given(_sizes())
+def test_places_are_every_stride_that_leaves_the_glimpse_inside_and_one_at_the_edge(sizes: Sizes) -> None:
+    grid = _grid(sizes)
+    rows = sorted({*range(0, sizes.height - sizes.glimpse, sizes.stride), sizes.height - sizes.glimpse})
+    cols = sorted({*range(0, sizes.width - sizes.glimpse, sizes.stride), sizes.width - sizes.glimpse})
+    assert (grid.rows, grid.cols, grid.places) == (len(rows), len(cols), len(rows) * len(cols))
+    assert grid.locations().tolist() == [[row, col] for row in rows for col in cols]
+
+
+@given(_sizes())
+def test_with_a_stride_no_larger_than_a_glimpse_every_pixel_can_be_looked_at(sizes: Sizes) -> None:
+    assume(sizes.stride <= sizes.glimpse)
+    seen = torch.zeros(sizes.height, sizes.width, dtype=torch.bool)
+    for row, col in _grid(sizes).locations().tolist():
+        seen[row : row + sizes.glimpse, col : col + sizes.glimpse] = True
+    assert seen.all()
+
+
+def test_grids_of_the_paper_are_seven_by_seven() -> None:
+    for grid in (GlimpseGrid(32, 32, 8, 4), GlimpseGrid(64, 64, 16, 8)):
+        assert (grid.rows, grid.cols) == (7, 7)
+
+
+@pytest.mark.parametrize("name", ["height", "width", "glimpse", "stride"])
+@pytest.mark.parametrize("value", [0, -1, -8])
+def test_sizes_below_one_are_refused_by_name(name: str, value: int) -> None:
+    sizes = {"height": 12, "width": 12, "glimpse": 4, "stride": 2, name: value}
+    with pytest.raises(ValueError, match=rf"{name} is {value}; .* 1 "):
+        GlimpseGrid(**sizes)
+
+
+@pytest.mark.parametrize(("height", "width"), [(7, 20), (20, 7), (7, 7)])
+def test_a_glimpse_larger_than_the_scene_is_refused(height: int, width: int) -> None:
+    with pytest.raises(ValueError, match=rf"glimpse of 8 pixels does not fit a scene of {height}x{width}"):
+        GlimpseGrid(height, width, 8, 1)
+
+
+@pytest.mark.parametrize("stride", [1, 100])
+def test_a_scene_with_room_for_one_glimpse_is_refused(stride: int) -> None:
+    with pytest.raises(ValueError, match="one place on a scene of 8x8"):
+        GlimpseGrid(8, 8, 8, stride)
+
+
+@given(_sizes())
+def test_coordinates_run_from_minus_one_to_one(sizes: Sizes) -> None:
+    last_row, last_col = sizes.height - sizes.glimpse, sizes.width - sizes.glimpse
+    assume(last_row > 0 and last_col > 0)
+    corners = torch.tensor([[0, 0], [0, last_col], [last_row, 0], [last_row, last_col]])
+    expected = torch.tensor([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
+    torch.testing.assert_close(_grid(sizes).coordinates(corners), expected)
+    middle = torch.tensor([last_row / 2, last_col / 2])
+    torch.testing.assert_close(_grid(sizes).coordinates(middle), torch.zeros(2), rtol=0, atol=1e-6)
+
+
+def test_coordinates_stay_finite_where_only_one_row_fits() -> None:
+    assert GlimpseGrid(8, 20, 8, 4).coordinates(torch.tensor([0, 12])).tolist() == [-1.0, 1.0]
+
+
+@given(_sizes(20), st.integers(0, 2**31))
+def test_a_location_falls_on_the_place_less_than_half_a_pixel_away(sizes: Sizes, seed: int) -> None:
+    grid = _grid(sizes)
+    near = _fractional_locations(sizes, 6, seed=seed)
+    expected = [
+        [all(abs(a - b) < 0.5 for a, b in zip(where, place, strict=True)) for place in grid.locations().tolist()]
+        for where in near.tolist()
+    ]
+    assert grid.at(near).tolist() == expected
+    assert torch.equal(grid.at(grid.locations()), torch.eye(grid.places, dtype=torch.bool))
+
+
+@given(_sizes(20), st.booleans(), st.integers(0, 2**31))
+def test_the_nearest_place_is_the_one_that_trying_all_finds(sizes: Sizes, between: bool, seed: int) -> None:
+    grid = _grid(sizes)
+    where = (_fractional_locations if between else _whole_locations)(sizes, 3, 5, seed=seed)
+    places = grid.nearest(where)
+    assert places.shape == (3, 5)
+    for location, place in zip(where.view(-1, 2), places.flatten().tolist(), strict=True):
+        away = (grid.locations() - location).double().norm(dim=1)
+        assert float(away[place]) <= float(away.min()) + 1e-5, "where two are as near, either will do"
+    assert torch.equal(grid.nearest(grid.locations()), torch.arange(grid.places))
+
+
+@given(_sizes(20), st.sampled_from([torch.uint8, torch.float32, torch.float64]), st.integers(0, 2**31))
+def test_extraction_is_slicing(sizes: Sizes, dtype: torch.dtype, seed: int) -> None:
+    images = _scenes(3, 2, sizes.height, sizes.width, dtype, seed)
+    side = sizes.glimpse
+    one, many = _whole_locations(sizes, 3, seed=seed), _whole_locations(sizes, 3, 4, seed=seed + 1)
+    glimpses, sequences = extract(images, one, side), extract(images, many, side)
+    assert glimpses.dtype == sequences.dtype == dtype
+    assert sequences.shape == (3, 4, 2, side, side)
+    for scene in range(3):
+        row, col = one[scene].tolist()
+        assert torch.equal(glimpses[scene], images[scene, :, row : row + side, col : col + side])
+        for look in range(4):
+            row, col = many[scene, look].tolist()
+            assert torch.equal(sequences[scene, look], images[scene, :, row : row + side, col : col + side])
+
+
+@given(_sizes(20), st.sampled_from([torch.uint8, torch.float32]), st.integers(0, 2**31))
+def test_extracting_the_grid_is_slicing_at_its_locations(sizes: Sizes, dtype: torch.dtype, seed: int) -> None:
+    grid, images = _grid(sizes), _scenes(2, 3, sizes.height, sizes.width, dtype, seed)
+    glimpses = extract_grid(images, grid)
+    assert glimpses.shape == (2, grid.places, 3, grid.glimpse, grid.glimpse)
+    for place, (row, col) in enumerate(grid.locations().tolist()):
+        window = images[:, :, row : row + grid.glimpse, col : col + grid.glimpse]
+        assert torch.equal(glimpses[:, place], window)
+
+
+@given(_sizes(20), st.integers(0, 2**31))
+def test_between_pixels_whole_numbers_are_plain_extraction(sizes: Sizes, seed: int) -> None:
+    images = _scenes(3, 2, sizes.height, sizes.width, torch.float32, seed)
+    for where in (_whole_locations(sizes, 3, seed=seed), _whole_locations(sizes, 3, 4, seed=seed)):
+        assert torch.equal(extract(images, where.float(), sizes.glimpse), extract(images, where, sizes.glimpse))
+
+
+def test_between_pixels_the_last_place_is_read_without_leaving_the_scene() -> None:
+    images = _scenes(1, 1, 6, 9, torch.float32, 0)
+    assert torch.equal(extract(images, torch.tensor([[2.0, 5.0]]), 4), images[:, :, 2:, 5:])
+
+
+def test_between_pixels_bytes_come_out_between_nought_and_one() -> None:
+    images = _scenes(3, 2, 9, 9, torch.uint8, 0)
+    where = torch.tensor([[1.0, 2.0], [0.0, 0.0], [5.0, 5.0]])
+    torch.testing.assert_close(extract(images, where, 4), extract(images, where.long(), 4) / 255)
+    half = extract(images, where.clamp(max=4.5) + 0.5, 4)
+    assert half.dtype == torch.float32
+    assert half.min() >= 0
+    assert 0.5 < half.max() <= 1
+
+
+@given(_sizes(20), st.integers(0, 2**31))
+def test_between_pixels_a_ramp_is_reproduced(sizes: Sizes, seed: int) -> None:
+    # Bilinear interpolation is exact on anything linear.
+    rows = torch.arange(sizes.height, dtype=torch.float64)[:, None]
+    cols = torch.arange(sizes.width, dtype=torch.float64)
+    ramp = (0.25 * rows - 0.75 * cols + 2.0).expand(2, 1, -1, -1)
+    where = _fractional_locations(sizes, 2, 3, seed=seed)
+    glimpses = extract(ramp, where, sizes.glimpse)
+    inside = torch.arange(sizes.glimpse, dtype=torch.float64)
+    top, left = where[..., 0, None, None], where[..., 1, None, None]
+    expected = 0.25 * (top + inside[:, None]) - 0.75 * (left + inside) + 2.0
+    torch.testing.assert_close(glimpses, expected[:, :, None], rtol=0, atol=1e-10)
+
+
+@given(_sizes(20), st.integers(0, 2**31))
+def test_between_pixels_is_the_bilinear_interpolation_of_torch(sizes: Sizes, seed: int) -> None:
+    assume(min(sizes.height, sizes.width) > 1)  # grid_sample puts a side of one pixel at the middle of its scale
+    images = _scenes(3, 2, sizes.height, sizes.width, torch.float64, seed)
+    where = _fractional_locations(sizes, 3, seed=seed)
+    inside = torch.arange(sizes.glimpse, dtype=torch.float64)
+    rows, cols = torch.broadcast_tensors(
+        where[:, 0, None, None] + inside[:, None], where[:, 1, None, None] + inside
+    )  # [3, g, g]
+    points = torch.stack([2 * cols / (sizes.width - 1) - 1, 2 * rows / (sizes.height - 1) - 1], -1)
+    expected = functional.grid_sample(images, points, align_corners=True, padding_mode="border")
+    torch.testing.assert_close(extract(images, where, sizes.glimpse), expected, rtol=0, atol=1e-10)
+
+
+@given(_sizes(16), st.integers(1, 6), st.integers(0, 2**31))
+def test_the_sensor_counts_the_union_of_its_windows(sizes: Sizes, looks: int, seed: int) -> None:
+    images = _scenes(2, 1, sizes.height, sizes.width, torch.uint8, seed)
+    sensor = ImageSensor(images, sizes.glimpse)
+    asked = _whole_locations(sizes, looks, 2, seed=seed)
+    reads = np.zeros((2, sizes.height, sizes.width), dtype=int)
+    for where in asked:
+        assert torch.equal(sensor.look(where), extract(images, where, sizes.glimpse))
+        for scene, (row, col) in enumerate(where.tolist()):
+            reads[scene, row : row + sizes.glimpse, col : col + sizes.glimpse] += 1
+    assert sensor.reads.tolist() == reads.tolist()
+    assert sensor.pixels_read.tolist() == (reads > 0).sum((1, 2)).tolist()
+
+
+@given(_sizes(16), st.integers(0, 2**31))
+def test_between_pixels_the_sensor_counts_every_pixel_with_a_part_in_the_answer(sizes: Sizes, seed: int) -> None:
+    images = _scenes(1, 1, sizes.height, sizes.width, torch.float64, seed).requires_grad_()
+    sensor = ImageSensor(images, sizes.glimpse)
+    glimpse = sensor.look(_fractional_locations(sizes, 1, seed=seed))
+    (part,) = torch.autograd.grad(glimpse.sum(), images)
+    assert torch.equal(sensor.reads > 0, part[:, 0] != 0)
+
+
+def test_between_pixels_a_look_reads_one_pixel_more_a_side() -> None:
+    sensor = ImageSensor(torch.zeros(4, 3, 10, 12), 4)
+    sensor.look(torch.tensor([[2.5, 3.25], [2.0, 3.25], [2.5, 3.0], [2.0, 3.0]]))
+    assert sensor.pixels_read.tolist() == [25, 20, 20, 16]
+
+
+@pytest.mark.parametrize(
+    "where",
+    [(-1, 0), (0, -1), (7, 0), (0, 9), (6.01, 0.0), (-0.01, 0.0), (0.0, 8.5), (float("nan"), 0.0), (0.0, float("inf"))],
+)
+def test_the_sensor_refuses_windows_that_leave_the_scene(where: tuple[float, float]) -> None:
+    sensor = ImageSensor(torch.zeros(2, 1, 10, 12), 4)
+    with pytest.raises(ValueError, match=r"leaves the scene: rows 0 to 6 and columns 0 to 8 are allowed"):
+        sensor.look(torch.tensor([(0, 0), where]))
+    assert sensor.log == []
+    assert sensor.pixels_read.tolist() == [0, 0]
+
+
+def test_a_refused_location_is_named() -> None:
+    with pytest.raises(ValueError, match=r"location \(3, 7\.5\) leaves"):
+        require_inside(torch.tensor([[[1.0, 2.0], [3.0, 7.5]]]), 5, 7)
+    require_inside(torch.tensor([[0, 0], [5, 7]]), 5, 7)
+
+
+@pytest.mark.parametrize("glimpse", [11, 100])
+def test_a_sensor_refuses_a_glimpse_larger_than_its_images(glimpse: int) -> None:
+    with pytest.raises(ValueError, match=rf"glimpse of {glimpse} pixels does not fit images of 10x12"):
+        ImageSensor(torch.zeros(1, 1, 10, 12), glimpse)
+
+
+@pytest.mark.parametrize("glimpse", [0, -3])
+def test_a_sensor_refuses_a_glimpse_of_no_pixels(glimpse: int) -> None:
+    with pytest.raises(ValueError, match=rf"glimpse.*{glimpse}"):
+        ImageSensor(torch.zeros(1, 1, 10, 12), glimpse)
+
+
+def test_a_sensor_takes_arrays_and_lists_and_refuses_other_shapes_by_name() -> None:
+    images = torch.arange(2 * 3 * 6 * 7, dtype=torch.uint8).view(2, 3, 6, 7)
+    sensor = ImageSensor(images.numpy()[:, ::-1], 2)
+    assert torch.equal(sensor.look([[0, 1], [2, 3]]), extract(images.flip(1), torch.tensor([[0, 1], [2, 3]]), 2))
+    with pytest.raises(ValueError, match=r"images have shape \(3, 6, 7\); \(scenes, channels, height, width\)"):
+        ImageSensor(images[0], 2)
+    with pytest.raises(ValueError, match=r"locations have shape \(1, 2\); \(2, 2\) is expected"):
+        sensor.look(torch.tensor([[0, 1]]))
+
+
+def test_the_sensor_logs_what_was_asked_in_order() -> None:
+    sensor = ImageSensor(torch.zeros(2, 1, 10, 12), 4)
+    asked = [torch.tensor([[0, 1], [2, 3]]), torch.tensor([[6, 8], [0, 0]]), torch.tensor([[0.5, 1.0], [2.0, 3.5]])]
+    where = asked[0].clone()
+    sensor.look(where)
+    where += 1  # what the caller does with its own tensor afterwards does not rewrite the log
+    sensor.look(asked[1])
+    sensor.look(asked[2])
+    assert [entry.tolist() for entry in sensor.log] == [entry.tolist() for entry in asked]
+
+
+def test_an_image_sensor_is_a_sensor() -> None:
+    assert isinstance(ImageSensor(torch.zeros(1, 1, 4, 4), 2), Sensor)
