@@ -1,4 +1,4 @@
-"""Evaluated runs, and what their networks make of looks at their test images; for the scripts beside this one."""
+"""Evaluated runs, and the accuracy of their networks along looks at their test images; for the scripts beside this one."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ import torch
 from torch import Tensor
 
 import infogaze
-from infogaze.data.options import Options
+from infogaze.data.options import ReadOptions
 from infogaze.data.registry import load_set
 from infogaze.data.sets import Split
-from infogaze.evaluation import records
-from infogaze.evaluation.records import Records
+from infogaze.evaluation import store
+from infogaze.evaluation.exact_pass import Records
 
-_AT_ONCE = 500  # scenes
+_BATCH_SIZE = 500
 
 
 def evaluated(run: str, data: str) -> tuple[infogaze.Agent, Split, Tensor]:
-    """A run's agent, its test images read from DATA, and the places that `infogaze evaluate` recorded, [N, T, 2]."""
-    agent, recorded = infogaze.load(run), records.read(Path(run) / "evaluation", Records)
+    """A run's agent, its test images read from DATA, and the locations that `infogaze evaluate` recorded, [N, T, 2]."""
+    agent, recorded = infogaze.load(run), store.read(Path(run) / "evaluation", Records)
     grid = agent.model.grid
-    test = load_set("arrays", data, Options(size=(grid.height, grid.width))).test
+    test = load_set("arrays", data, ReadOptions(size=(grid.height, grid.width))).test
     if not torch.equal(test.labels, recorded.labels):
         raise ValueError(f"{run}: was evaluated on other test images than those of {data}")
     return agent, test, recorded.locations
 
 
-def right(agent: infogaze.Agent, test: Split, locations: Tensor) -> Tensor:
-    """The share, in %, that is named right after each of the looks at these places, [T]; nothing is imagined."""
+def accuracy(agent: infogaze.Agent, test: Split, locations: Tensor) -> Tensor:
+    """In %, after each of the looks at these locations, [T]; nothing is imagined."""
     parts = []
-    for scenes, places in zip(test.images.split(_AT_ONCE), locations.split(_AT_ONCE), strict=True):
-        sensor, episode = infogaze.ImageSensor(scenes, agent.model.grid.glimpse), agent.episode(len(scenes))
-        for where in places.unbind(1):
+    for scenes, looks in zip(test.images.split(_BATCH_SIZE), locations.split(_BATCH_SIZE), strict=True):
+        sensor, episode = infogaze.ImageSensor(scenes, agent.model.grid.glimpse_size), agent.episode(len(scenes))
+        for where in looks.unbind(1):
             episode.observe(sensor.look(where), at=where)
         parts.append(torch.stack([look.probabilities.argmax(1) for look in episode.history], 1))
     return 100 * (torch.cat(parts) == test.labels[:, None]).double().mean(0)

@@ -15,7 +15,7 @@ _LARGEST_FILE = 4 << 20  # bytes
 def main(run: str, out: str) -> None:
     """Load and save again."""
     folder = Path(out)
-    infogaze.save(infogaze.load(run), folder, torch.float16, _LARGEST_FILE)
+    infogaze.save(infogaze.load(run), folder, dtype=torch.float16, largest_file=_LARGEST_FILE)
     print(f"{folder}: {sum(file.stat().st_size for file in folder.iterdir()) / 1e6:.1f} MB")
 
 

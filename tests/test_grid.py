@@ -14,11 +14,11 @@ from infogaze.gaze.sensor import ImageSensor, Sensor
 from infogaze.grid import GlimpseGrid, extract, extract_grid, require_inside
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Sizes:
     height: int
     width: int
-    glimpse: int
+    glimpse_size: int
     stride: int
 
 
@@ -29,11 +29,11 @@ def _sizes(draw: st.DrawFn, largest: int = 40) -> Sizes:
     height, width = draw(st.integers(glimpse, largest)), draw(st.integers(glimpse, largest))
     longest = max(height, width) - glimpse
     assume(longest >= 1)
-    return Sizes(height, width, glimpse, draw(st.integers(1, longest)))
+    return Sizes(height=height, width=width, glimpse_size=glimpse, stride=draw(st.integers(1, longest)))
 
 
 def _grid(sizes: Sizes) -> GlimpseGrid:
-    return GlimpseGrid(sizes.height, sizes.width, sizes.glimpse, sizes.stride)
+    return GlimpseGrid(height=sizes.height, width=sizes.width, glimpse_size=sizes.glimpse_size, stride=sizes.stride)
 
 
 def _scenes(scenes: int, channels: int, height: int, width: int, dtype: torch.dtype, seed: int) -> Tensor:
@@ -45,44 +45,45 @@ def _scenes(scenes: int, channels: int, height: int, width: int, dtype: torch.dt
 
 def _whole_locations(sizes: Sizes, *shape: int, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    rows = torch.randint(0, sizes.height - sizes.glimpse + 1, shape, generator=generator)
-    cols = torch.randint(0, sizes.width - sizes.glimpse + 1, shape, generator=generator)
+    rows = torch.randint(0, sizes.height - sizes.glimpse_size + 1, shape, generator=generator)
+    cols = torch.randint(0, sizes.width - sizes.glimpse_size + 1, shape, generator=generator)
     return torch.stack([rows, cols], -1)
 
 
 def _fractional_locations(sizes: Sizes, *shape: int, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    span = torch.tensor([sizes.height - sizes.glimpse, sizes.width - sizes.glimpse])
+    span = torch.tensor([sizes.height - sizes.glimpse_size, sizes.width - sizes.glimpse_size])
     return torch.rand(*shape, 2, generator=generator, dtype=torch.float64) * span
 
 
 @given(_sizes())
 def test_places_are_every_stride_that_leaves_the_glimpse_inside_and_one_at_the_edge(sizes: Sizes) -> None:
     grid = _grid(sizes)
-    rows = sorted({*range(0, sizes.height - sizes.glimpse, sizes.stride), sizes.height - sizes.glimpse})
-    cols = sorted({*range(0, sizes.width - sizes.glimpse, sizes.stride), sizes.width - sizes.glimpse})
-    assert (grid.rows, grid.cols, grid.places) == (len(rows), len(cols), len(rows) * len(cols))
+    rows = sorted({*range(0, sizes.height - sizes.glimpse_size, sizes.stride), sizes.height - sizes.glimpse_size})
+    cols = sorted({*range(0, sizes.width - sizes.glimpse_size, sizes.stride), sizes.width - sizes.glimpse_size})
+    assert (grid.rows, grid.cols, grid.num_locations) == (len(rows), len(cols), len(rows) * len(cols))
     assert grid.locations().tolist() == [[row, col] for row in rows for col in cols]
 
 
 @given(_sizes())
 def test_with_a_stride_no_larger_than_a_glimpse_every_pixel_can_be_looked_at(sizes: Sizes) -> None:
-    assume(sizes.stride <= sizes.glimpse)
+    assume(sizes.stride <= sizes.glimpse_size)
     seen = torch.zeros(sizes.height, sizes.width, dtype=torch.bool)
     for row, col in _grid(sizes).locations().tolist():
-        seen[row : row + sizes.glimpse, col : col + sizes.glimpse] = True
+        seen[row : row + sizes.glimpse_size, col : col + sizes.glimpse_size] = True
     assert seen.all()
 
 
 def test_grids_of_the_paper_are_seven_by_seven() -> None:
-    for grid in (GlimpseGrid(32, 32, 8, 4), GlimpseGrid(64, 64, 16, 8)):
+    for side in (32, 64):
+        grid = GlimpseGrid(height=side, width=side, glimpse_size=side // 4, stride=side // 8)
         assert (grid.rows, grid.cols) == (7, 7)
 
 
-@pytest.mark.parametrize("name", ["height", "width", "glimpse", "stride"])
+@pytest.mark.parametrize("name", ["height", "width", "glimpse_size", "stride"])
 @pytest.mark.parametrize("value", [0, -1, -8])
 def test_sizes_below_one_are_refused_by_name(name: str, value: int) -> None:
-    sizes = {"height": 12, "width": 12, "glimpse": 4, "stride": 2, name: value}
+    sizes = {"height": 12, "width": 12, "glimpse_size": 4, "stride": 2, name: value}
     with pytest.raises(ValueError, match=rf"{name} is {value}; .* 1 "):
         GlimpseGrid(**sizes)
 
@@ -90,18 +91,18 @@ def test_sizes_below_one_are_refused_by_name(name: str, value: int) -> None:
 @pytest.mark.parametrize(("height", "width"), [(7, 20), (20, 7), (7, 7)])
 def test_a_glimpse_larger_than_the_scene_is_refused(height: int, width: int) -> None:
     with pytest.raises(ValueError, match=rf"glimpse of 8 pixels does not fit a scene of {height}x{width}"):
-        GlimpseGrid(height, width, 8, 1)
+        GlimpseGrid(height=height, width=width, glimpse_size=8, stride=1)
 
 
 @pytest.mark.parametrize("stride", [1, 100])
 def test_a_scene_with_room_for_one_glimpse_is_refused(stride: int) -> None:
-    with pytest.raises(ValueError, match="one place on a scene of 8x8"):
-        GlimpseGrid(8, 8, 8, stride)
+    with pytest.raises(ValueError, match="a scene of 8x8"):
+        GlimpseGrid(height=8, width=8, glimpse_size=8, stride=stride)
 
 
 @given(_sizes())
 def test_coordinates_run_from_minus_one_to_one(sizes: Sizes) -> None:
-    last_row, last_col = sizes.height - sizes.glimpse, sizes.width - sizes.glimpse
+    last_row, last_col = sizes.height - sizes.glimpse_size, sizes.width - sizes.glimpse_size
     assume(last_row > 0 and last_col > 0)
     corners = torch.tensor([[0, 0], [0, last_col], [last_row, 0], [last_row, last_col]])
     expected = torch.tensor([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
@@ -111,7 +112,10 @@ def test_coordinates_run_from_minus_one_to_one(sizes: Sizes) -> None:
 
 
 def test_coordinates_stay_finite_where_only_one_row_fits() -> None:
-    assert GlimpseGrid(8, 20, 8, 4).coordinates(torch.tensor([0, 12])).tolist() == [-1.0, 1.0]
+    assert GlimpseGrid(height=8, width=20, glimpse_size=8, stride=4).coordinates(torch.tensor([0, 12])).tolist() == [
+        -1.0,
+        1.0,
+    ]
 
 
 @given(_sizes(20), st.integers(0, 2**31))
@@ -123,7 +127,7 @@ def test_a_location_falls_on_the_place_less_than_half_a_pixel_away(sizes: Sizes,
         for where in near.tolist()
     ]
     assert grid.at(near).tolist() == expected
-    assert torch.equal(grid.at(grid.locations()), torch.eye(grid.places, dtype=torch.bool))
+    assert torch.equal(grid.at(grid.locations()), torch.eye(grid.num_locations, dtype=torch.bool))
 
 
 @given(_sizes(20), st.booleans(), st.integers(0, 2**31))
@@ -135,13 +139,13 @@ def test_the_nearest_place_is_the_one_that_trying_all_finds(sizes: Sizes, betwee
     for location, place in zip(where.view(-1, 2), places.flatten().tolist(), strict=True):
         away = (grid.locations() - location).double().norm(dim=1)
         assert float(away[place]) <= float(away.min()) + 1e-5, "where two are as near, either will do"
-    assert torch.equal(grid.nearest(grid.locations()), torch.arange(grid.places))
+    assert torch.equal(grid.nearest(grid.locations()), torch.arange(grid.num_locations))
 
 
 @given(_sizes(20), st.sampled_from([torch.uint8, torch.float32, torch.float64]), st.integers(0, 2**31))
 def test_extraction_is_slicing(sizes: Sizes, dtype: torch.dtype, seed: int) -> None:
     images = _scenes(3, 2, sizes.height, sizes.width, dtype, seed)
-    side = sizes.glimpse
+    side = sizes.glimpse_size
     one, many = _whole_locations(sizes, 3, seed=seed), _whole_locations(sizes, 3, 4, seed=seed + 1)
     glimpses, sequences = extract(images, one, side), extract(images, many, side)
     assert glimpses.dtype == sequences.dtype == dtype
@@ -158,9 +162,9 @@ def test_extraction_is_slicing(sizes: Sizes, dtype: torch.dtype, seed: int) -> N
 def test_extracting_the_grid_is_slicing_at_its_locations(sizes: Sizes, dtype: torch.dtype, seed: int) -> None:
     grid, images = _grid(sizes), _scenes(2, 3, sizes.height, sizes.width, dtype, seed)
     glimpses = extract_grid(images, grid)
-    assert glimpses.shape == (2, grid.places, 3, grid.glimpse, grid.glimpse)
+    assert glimpses.shape == (2, grid.num_locations, 3, grid.glimpse_size, grid.glimpse_size)
     for place, (row, col) in enumerate(grid.locations().tolist()):
-        window = images[:, :, row : row + grid.glimpse, col : col + grid.glimpse]
+        window = images[:, :, row : row + grid.glimpse_size, col : col + grid.glimpse_size]
         assert torch.equal(glimpses[:, place], window)
 
 
@@ -168,7 +172,9 @@ def test_extracting_the_grid_is_slicing_at_its_locations(sizes: Sizes, dtype: to
 def test_between_pixels_whole_numbers_are_plain_extraction(sizes: Sizes, seed: int) -> None:
     images = _scenes(3, 2, sizes.height, sizes.width, torch.float32, seed)
     for where in (_whole_locations(sizes, 3, seed=seed), _whole_locations(sizes, 3, 4, seed=seed)):
-        assert torch.equal(extract(images, where.float(), sizes.glimpse), extract(images, where, sizes.glimpse))
+        assert torch.equal(
+            extract(images, where.float(), sizes.glimpse_size), extract(images, where, sizes.glimpse_size)
+        )
 
 
 def test_between_pixels_the_last_place_is_read_without_leaving_the_scene() -> None:
@@ -193,8 +199,8 @@ def test_between_pixels_a_ramp_is_reproduced(sizes: Sizes, seed: int) -> None:
     cols = torch.arange(sizes.width, dtype=torch.float64)
     ramp = (0.25 * rows - 0.75 * cols + 2.0).expand(2, 1, -1, -1)
     where = _fractional_locations(sizes, 2, 3, seed=seed)
-    glimpses = extract(ramp, where, sizes.glimpse)
-    inside = torch.arange(sizes.glimpse, dtype=torch.float64)
+    glimpses = extract(ramp, where, sizes.glimpse_size)
+    inside = torch.arange(sizes.glimpse_size, dtype=torch.float64)
     top, left = where[..., 0, None, None], where[..., 1, None, None]
     expected = 0.25 * (top + inside[:, None]) - 0.75 * (left + inside) + 2.0
     torch.testing.assert_close(glimpses, expected[:, :, None], rtol=0, atol=1e-10)
@@ -205,25 +211,25 @@ def test_between_pixels_is_the_bilinear_interpolation_of_torch(sizes: Sizes, see
     assume(min(sizes.height, sizes.width) > 1)  # grid_sample puts a side of one pixel at the middle of its scale
     images = _scenes(3, 2, sizes.height, sizes.width, torch.float64, seed)
     where = _fractional_locations(sizes, 3, seed=seed)
-    inside = torch.arange(sizes.glimpse, dtype=torch.float64)
+    inside = torch.arange(sizes.glimpse_size, dtype=torch.float64)
     rows, cols = torch.broadcast_tensors(
         where[:, 0, None, None] + inside[:, None], where[:, 1, None, None] + inside
     )  # [3, g, g]
     points = torch.stack([2 * cols / (sizes.width - 1) - 1, 2 * rows / (sizes.height - 1) - 1], -1)
     expected = functional.grid_sample(images, points, align_corners=True, padding_mode="border")
-    torch.testing.assert_close(extract(images, where, sizes.glimpse), expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(extract(images, where, sizes.glimpse_size), expected, rtol=0, atol=1e-10)
 
 
 @given(_sizes(16), st.integers(1, 6), st.integers(0, 2**31))
 def test_the_sensor_counts_the_union_of_its_windows(sizes: Sizes, looks: int, seed: int) -> None:
     images = _scenes(2, 1, sizes.height, sizes.width, torch.uint8, seed)
-    sensor = ImageSensor(images, sizes.glimpse)
+    sensor = ImageSensor(images, sizes.glimpse_size)
     asked = _whole_locations(sizes, looks, 2, seed=seed)
     reads = np.zeros((2, sizes.height, sizes.width), dtype=int)
     for where in asked:
-        assert torch.equal(sensor.look(where), extract(images, where, sizes.glimpse))
+        assert torch.equal(sensor.look(where), extract(images, where, sizes.glimpse_size))
         for scene, (row, col) in enumerate(where.tolist()):
-            reads[scene, row : row + sizes.glimpse, col : col + sizes.glimpse] += 1
+            reads[scene, row : row + sizes.glimpse_size, col : col + sizes.glimpse_size] += 1
     assert sensor.reads.tolist() == reads.tolist()
     assert sensor.pixels_read.tolist() == (reads > 0).sum((1, 2)).tolist()
 
@@ -231,7 +237,7 @@ def test_the_sensor_counts_the_union_of_its_windows(sizes: Sizes, looks: int, se
 @given(_sizes(16), st.integers(0, 2**31))
 def test_between_pixels_the_sensor_counts_every_pixel_with_a_part_in_the_answer(sizes: Sizes, seed: int) -> None:
     images = _scenes(1, 1, sizes.height, sizes.width, torch.float64, seed).requires_grad_()
-    sensor = ImageSensor(images, sizes.glimpse)
+    sensor = ImageSensor(images, sizes.glimpse_size)
     glimpse = sensor.look(_fractional_locations(sizes, 1, seed=seed))
     (part,) = torch.autograd.grad(glimpse.sum(), images)
     assert torch.equal(sensor.reads > 0, part[:, 0] != 0)

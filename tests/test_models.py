@@ -1,20 +1,28 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 import infogaze
-from infogaze import Agent, ImageSensor, Model, ModelFolderError
+from infogaze import METHODS, Agent, ImageSensor, Model, ModelFolderError, Origin, RandomPolicy
 from infogaze.errors import InfogazeError
 from infogaze.files import write_whole
-from infogaze.models import bundled
-from tests.support.tiny import CONFIG, WITH_HINDSIGHT, tiny_agent
+from infogaze.methods.registry import build_for
+from infogaze.models import FORMAT, bundled, make_agent
+from infogaze.nn.pixels import normalise_pixels
+from infogaze.nn.typicality import fit_typicality
+from infogaze.pictures import Fit
+from tests.support.tiny import CONFIG, WITH_CORRECTION, scenes, tiny_agent
 
 
 @pytest.fixture
@@ -25,27 +33,30 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_saved_agent_comes_back_the_same(folder: Path) -> None:
     agent, again = tiny_agent(), infogaze.load(folder)
-    assert (again.classes, again.looks, again.samples, again.config) == (
-        agent.classes,
-        agent.looks,
-        agent.samples,
-        agent.config,
-    )
-    images = torch.randint(0, 256, (3, CONFIG.channels, CONFIG.height, CONFIG.width)).to(torch.uint8)
-    one, other = (a.run(ImageSensor(images, CONFIG.glimpse), batch=3) for a in (agent, again))
-    assert torch.equal(one.probabilities, other.probabilities)
-    assert torch.equal(one.gain, other.gain)
+    for name in ("classes", "num_looks", "origin", "flip_tta", "fit", "typicality"):
+        assert getattr(again, name) == getattr(agent, name), name
+    assert_alike(agent, again)
 
 
-def test_whether_it_has_a_twin_is_saved_and_a_folder_from_before_has_none(tmp_path: Path) -> None:
+def assert_alike(agent: Agent, again: Agent) -> None:
+    """The same weights, as far as they are ever used, and the same looks."""
+    for name, value in agent.model.state_dict().items():
+        if not name.endswith(("between.weight", "from_elements.weight", "to_knots.weight")):
+            assert torch.equal(again.model.state_dict()[name], value), name
+    one, other = (a.run(ImageSensor(scenes(3), CONFIG.glimpse_size), batch=3) for a in (agent, again))
+    torch.testing.assert_close(one.probabilities, other.probabilities)
+    torch.testing.assert_close(one.gain, other.gain)
+    assert torch.equal(one.history[-1].location, other.history[-1].location)
+
+
+@pytest.mark.parametrize("flip_tta", [False, True])
+@pytest.mark.parametrize("fit", ["crop", "resize", "pad"])
+def test_how_scenes_are_made_and_classified_is_saved(flip_tta: bool, fit: Fit, tmp_path: Path) -> None:
     agent = tiny_agent()
-    agent.twin = True
+    agent.flip_tta, agent.fit = flip_tta, fit
     infogaze.save(agent, tmp_path)
-    assert infogaze.load(tmp_path).twin
-    description = json.loads((tmp_path / "model.json").read_text())
-    del description["twin"]
-    (tmp_path / "model.json").write_text(json.dumps(description))
-    assert not infogaze.load(tmp_path).twin
+    again = infogaze.load(tmp_path)
+    assert (again.flip_tta, again.fit) == (flip_tta, fit)
 
 
 def test_masked_weights_are_not_stored(folder: Path) -> None:
@@ -56,29 +67,111 @@ def test_masked_weights_are_not_stored(folder: Path) -> None:
 
 def test_half_precision_halves_the_file_and_loads_as_float32(tmp_path: Path) -> None:
     infogaze.save(tiny_agent(), tmp_path / "full")
-    infogaze.save(tiny_agent(), tmp_path / "half", torch.float16)
+    infogaze.save(tiny_agent(), tmp_path / "half", dtype=torch.float16)
     sizes = [sum(t.nbytes for t in load_file(tmp_path / n / "model.safetensors").values()) for n in ("full", "half")]
     assert sizes[1] < 0.51 * sizes[0]
     assert infogaze.load(tmp_path / "half").model.log_variance.dtype == torch.float32
 
 
+def described(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "model.json").read_text())
+    return found
+
+
 def rewrite(folder: Path, **changes: object) -> None:
-    path = folder / "model.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    (folder / "model.json").write_text(json.dumps({**described(folder), **changes}))
 
 
 def reweigh(folder: Path, change: dict[str, torch.Tensor]) -> None:
     """Other tensors, with a digest that fits them."""
-    import hashlib
-
     path = folder / "model.safetensors"
     save_file({**load_file(path), **change}, path)
-    rewrite(folder, weights={"model.safetensors": hashlib.sha256(path.read_bytes()).hexdigest()})
+    rewrite(folder, weights={"model.safetensors": digest_of(path)})
+
+
+def digest_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+OLD_FIELDS = {"num_looks": "looks", "num_samples": "samples", "flip_tta": "twin"}
+OLD_SIZES = {
+    "num_classes": "classes", "glimpse_size": "glimpse", "residual_belief": "keeping", "gain_correction": "hindsight",
+}  # fmt: skip
+
+
+def as_format_1(folder: Path) -> dict[str, Any]:
+    """Rewrite a model folder in the words of the first format; its description."""
+    path = folder / "model.safetensors"
+    tensors = {name.replace("correction.", "hindsight."): value for name, value in load_file(path).items()}
+    save_file(tensors, path)
+    found = described(folder)
+    old = {OLD_FIELDS.get(name, name): value for name, value in found.items()}
+    del old["ood_threshold"], old["typicality"]
+    old["model"] = {OLD_SIZES.get(name, name): value for name, value in found["model"].items()}
+    old |= {"format": 1, "weights": {path.name: digest_of(path)}}
+    (folder / "model.json").write_text(json.dumps(old))
+    return old
+
+
+def test_a_folder_of_the_first_format_loads_as_the_same_model(tmp_path: Path) -> None:
+    agent = tiny_agent(replace(WITH_CORRECTION, residual_belief=True))
+    agent.flip_tta, agent.fit = True, "pad"
+    infogaze.save(agent, tmp_path)
+    old = as_format_1(tmp_path)
+    assert {"looks", "samples", "twin"} <= set(old)
+    assert {"classes", "glimpse", "keeping", "hindsight"} <= set(old["model"])
+    assert any(name.startswith("hindsight.") for name in load_file(tmp_path / "model.safetensors"))
+    again = infogaze.load(tmp_path)
+    assert (again.origin, again.num_looks, again.flip_tta, again.fit) == (agent.origin, agent.num_looks, True, "pad")
+    assert again.typicality is None
+    assert_alike(agent, again)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("infogaze", "infogaze"), ("no-hindsight", "paper"), ("gaussian", "infogaze-gaussian"),
+        ("gaussian-no-hindsight", "gaussian"), ("ram-plus", "ram-plus"), ("cnn", "cnn"),
+    ],
+)  # fmt: skip
+def test_methods_of_the_first_format_have_their_names_of_today(old: str, new: str, tmp_path: Path) -> None:
+    config = METHODS[new].sizes(WITH_CORRECTION)
+    origin = Origin(method=new, config=config, num_samples=5)
+    infogaze.save(make_agent(build_for(new, config), ("a", "b", "c"), origin=origin, num_looks=4), tmp_path)
+    as_format_1(tmp_path)
+    rewrite(tmp_path, method=old)
+    assert infogaze.load(tmp_path).origin == origin
+
+
+def test_what_a_folder_of_the_first_format_leaves_out_is_as_it_was_then(folder: Path) -> None:
+    old = as_format_1(folder)
+    del old["method"], old["twin"], old["fit"], old["model"]["hindsight"], old["model"]["keeping"]
+    (folder / "model.json").write_text(json.dumps(old))
+    agent = infogaze.load(folder)
+    assert agent.origin == tiny_agent().origin
+    assert (agent.flip_tta, agent.fit) == (False, "crop")
+    assert isinstance(agent.model, Model)
+    assert agent.model.correction is None
+
+
+def test_a_folder_of_the_first_format_is_written_anew_in_todays_words(folder: Path, tmp_path: Path) -> None:
+    as_format_1(folder)
+    infogaze.save(infogaze.load(folder), tmp_path / "again")
+    assert described(tmp_path / "again")["format"] == FORMAT
+    assert_alike(infogaze.load(folder), infogaze.load(tmp_path / "again"))
+
+
+def test_a_field_left_out_of_a_folder_of_today_is_named(folder: Path) -> None:
+    found = described(folder)
+    del found["flip_tta"]
+    (folder / "model.json").write_text(json.dumps(found))
+    with pytest.raises(ModelFolderError, match=r"model\.json: .*flip_tta is missing"):
+        infogaze.load(folder)
 
 
 def test_a_folder_of_another_version_is_refused(folder: Path) -> None:
     rewrite(folder, format=99)
-    with pytest.raises(ModelFolderError, match=r"model\.json: format 99, and this version of infogaze reads format 1"):
+    with pytest.raises(ModelFolderError, match=rf"model\.json: format 99, .* reads formats 1 and {FORMAT}"):
         infogaze.load(folder)
 
 
@@ -121,22 +214,26 @@ def test_wrong_shapes_nan_and_foreign_weights_are_refused(folder: Path) -> None:
         infogaze.load(folder)
 
 
-@pytest.mark.parametrize("content", ["{}", "[]", "null", '{"format": 1}', '{"format": 1, "model": {"height": "tall"}}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{}",
+        "[]",
+        "null",
+        '{"format": 1}',
+        '{"format": 2}',
+        *(f'{{"format": {n}, "model": {{"height": "tall"}}}}' for n in (1, 2)),
+    ],
+)
 def test_a_description_of_something_else_is_refused(folder: Path, content: str) -> None:
     (folder / "model.json").write_text(content)
     with pytest.raises(ModelFolderError, match=r"model\.json: not a"):
         infogaze.load(folder)
 
 
-def test_a_folder_of_an_unknown_method_is_refused_and_one_from_before_there_were_others_is_ours(folder: Path) -> None:
-    description = json.loads((folder / "model.json").read_text())
-    assert description.pop("method") == "infogaze"
-    (folder / "model.json").write_text(json.dumps(description))
-    assert infogaze.load(folder).method == "infogaze"
+def test_a_folder_of_an_unknown_method_is_refused_with_the_known_ones(folder: Path) -> None:
     rewrite(folder, method="guesswork")
-    with pytest.raises(
-        ModelFolderError, match="no method is called 'guesswork'; there are infogaze, no-hindsight, gaussian"
-    ):
+    with pytest.raises(ModelFolderError, match=r"model\.json: .*'guesswork'; there are infogaze, paper, gaussian"):
         infogaze.load(folder)
     rewrite(folder, method="ram")
     with pytest.raises(ModelFolderError, match="the weights do not belong to this model"):
@@ -156,13 +253,13 @@ def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path: Path) -> None
 
 
 def test_an_agent_around_a_model_of_ones_own_says_why_it_cannot_be_saved(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="has no config"):
-        infogaze.save(Agent(tiny_agent().model, ["a", "b", "c"]), tmp_path)
+    with pytest.raises(InfogazeError, match="has no origin"):
+        infogaze.save(Agent(tiny_agent().model, ["a", "b", "c"], policy=RandomPolicy()), tmp_path)
 
 
 def test_class_names_must_match_the_model() -> None:
     with pytest.raises(ValueError, match="2 class names for a model of 3 classes"):
-        Agent(tiny_agent().model, ["a", "b"], config=CONFIG)
+        Agent(tiny_agent().model, ["a", "b"], policy=RandomPolicy(), origin=tiny_agent().origin)
 
 
 def test_bundled_models_load_and_know_their_classes() -> None:
@@ -170,41 +267,33 @@ def test_bundled_models_load_and_know_their_classes() -> None:
     for name in bundled():
         agent = infogaze.load(name)
         assert len(agent.classes) > 1
+        assert agent.typicality is not None, "each knows scenes unlike those of its training"
 
 
 def test_bundled_models_are_small_and_those_of_real_images_have_a_card() -> None:
     home = Path(infogaze.__file__).parent / "bundled"
-    assert sum(file.stat().st_size for file in home.rglob("*") if file.is_file()) <= 40_000_000
+    assert sum(file.stat().st_size for file in home.rglob("*") if file.is_file()) <= 80_000_000
     for name in set(bundled()) - {"digits"}:
         card = (home / name / "MODEL_CARD.md").read_text()
         assert card.startswith(f'# {name}\n\n`infogaze.load("{name}")`')
-        parts = ("Networks", "Data", "Procedure", "Numbers", "For", "Not for")
-        assert [card.count(f"\n**{part}.** ") for part in parts] == [1] * len(parts), name
-        stored = {value.dtype for file in home.glob(f"{name}/*.safetensors") for value in load_file(file).values()}
+        parts = ["Networks", "Data", "Procedure", "Numbers", "For", "Not for"]
+        assert [line.removeprefix("## ") for line in card.splitlines() if line.startswith("## ")] == parts, name
+        stored = {value.dtype for file in home.glob(f"{name}/model*.safetensors") for value in load_file(file).values()}
         assert {dtype for dtype in stored if dtype.is_floating_point} == {torch.float16}, name
 
 
-def test_a_model_with_hindsight_comes_back_with_its_gain(tmp_path: Path) -> None:
-    agent = tiny_agent(WITH_HINDSIGHT)
+def test_a_model_with_a_gain_correction_comes_back_with_its_gain(tmp_path: Path) -> None:
+    agent = tiny_agent(WITH_CORRECTION)
     infogaze.save(agent, tmp_path)
     again = infogaze.load(tmp_path)
-    assert again.config == WITH_HINDSIGHT
+    assert again.origin is not None
+    assert again.origin.config == WITH_CORRECTION
     belief, noise = agent.model.backbone.start(2), torch.randn(3, 2, CONFIG.latent_size)
     assert isinstance(agent.model, Model)
     assert isinstance(again.model, Model)
     gain = agent.model.gain(belief, noise)
-    assert torch.equal(again.model.gain(belief, noise), gain)
-    assert not torch.equal(gain, agent.model.imagined_gain(belief, noise))
-
-
-def test_a_folder_from_before_there_was_hindsight_has_none(folder: Path) -> None:
-    description = json.loads((folder / "model.json").read_text())
-    assert description["model"].pop("hindsight") is False
-    (folder / "model.json").write_text(json.dumps(description))
-    agent = infogaze.load(folder)
-    assert agent.config == CONFIG
-    assert isinstance(agent.model, Model)
-    assert agent.model.hindsight is None
+    torch.testing.assert_close(again.model.gain(belief, noise), gain)
+    assert float((gain - agent.model.imagined_gain(belief, noise)).detach().abs().max()) > 1e-3
 
 
 def test_weights_in_several_files_are_the_same_weights(tmp_path: Path) -> None:
@@ -218,10 +307,7 @@ def test_weights_in_several_files_are_the_same_weights(tmp_path: Path) -> None:
         stored = load_file(tmp_path / "model" / name)
         size = sum(value.nbytes for value in stored.values())
         assert size <= 3_000 or (len(stored) == 1 and size <= largest)
-    again = infogaze.load(tmp_path / "model")
-    for name, value in agent.model.state_dict().items():
-        if not name.endswith(("between.weight", "from_elements.weight", "to_knots.weight")):
-            assert torch.equal(again.model.state_dict()[name], value), name
+    assert_alike(agent, infogaze.load(tmp_path / "model"))
 
 
 def test_a_missing_or_damaged_file_of_several_is_named(tmp_path: Path) -> None:
@@ -237,9 +323,78 @@ def test_a_missing_or_damaged_file_of_several_is_named(tmp_path: Path) -> None:
 
 
 def test_saving_again_leaves_no_file_of_the_time_before(tmp_path: Path) -> None:
-    infogaze.save(tiny_agent(), tmp_path / "model", largest_file=3_000)
+    infogaze.save(with_typicality(), tmp_path / "model", largest_file=3_000)
     infogaze.save(tiny_agent(), tmp_path / "model")
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == ["model.json", "model.safetensors"]
+
+
+def with_typicality() -> Agent:
+    """An agent that knows the glimpses of even grey scenes, and so takes noise for something else."""
+    agent = tiny_agent()
+    shape = (120, 3, CONFIG.channels, CONFIG.glimpse_size, CONFIG.glimpse_size)
+    grey = torch.randint(100, 110, shape, generator=torch.Generator().manual_seed(0)).to(torch.uint8)
+    with torch.no_grad():
+        agent.typicality = fit_typicality(agent.model.backbone.features(normalise_pixels(grey)))
+    return agent
+
+
+def test_what_is_typical_of_training_is_saved_and_loaded(tmp_path: Path) -> None:
+    agent = with_typicality()
+    infogaze.save(agent, tmp_path)
+    again = infogaze.load(tmp_path)
+    assert agent.typicality is not None
+    assert again.typicality is not None
+    assert torch.equal(again.typicality.mean, agent.typicality.mean)
+    assert torch.equal(again.typicality.whitening, agent.typicality.whitening)
+    assert again.typicality.threshold == agent.typicality.threshold
+    grey = torch.full((CONFIG.channels, CONFIG.height, CONFIG.width), 105, dtype=torch.uint8)
+    for one in (agent, again):
+        assert one.classify(scenes(1)[0]).out_of_distribution
+        assert not one.classify(grey).out_of_distribution
+    assert not tiny_agent().classify(scenes(1)[0]).out_of_distribution, "who does not know, does not say so"
+
+
+def damage(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1] + b"\x00")
+
+
+def other_shapes(path: Path) -> None:
+    save_file({"mean": torch.zeros(4), "whitening": torch.eye(4)}, path)
+    rewrite(path.parent, typicality=digest_of(path))
+
+
+def not_a_number(path: Path) -> None:
+    save_file({**load_file(path), "mean": torch.full((CONFIG.feature_size,), torch.nan)}, path)
+    rewrite(path.parent, typicality=digest_of(path))
+
+
+def elsewhere(path: Path) -> None:
+    path.rename(path.parent.parent / "outside.safetensors")
+    path.symlink_to(path.parent.parent / "outside.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("tamper", "said"),
+    [
+        (damage, "digest"), (Path.unlink, "missing"), (other_shapes, f"{CONFIG.feature_size} features"),
+        (not_a_number, "NaN"), (elsewhere, "link"),
+    ],
+)  # fmt: skip
+def test_a_tampered_file_of_typical_glimpses_is_refused(
+    tamper: Callable[[Path], object], said: str, tmp_path: Path
+) -> None:
+    infogaze.save(with_typicality(), tmp_path / "model")
+    tamper(tmp_path / "model" / "typicality.safetensors")
+    with pytest.raises(ModelFolderError, match=rf"typicality\.safetensors: .*{said}"):
+        infogaze.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("alone", [{"typicality": None}, {"ood_threshold": None}])
+def test_a_threshold_and_the_statistics_behind_it_belong_together(alone: dict[str, None], tmp_path: Path) -> None:
+    infogaze.save(with_typicality(), tmp_path)
+    rewrite(tmp_path, **alone)
+    with pytest.raises(ModelFolderError, match=r"model\.json: .*ood_threshold and typicality"):
+        infogaze.load(tmp_path)
 
 
 def test_a_file_that_could_not_be_written_leaves_nothing_beside_it(

@@ -64,9 +64,9 @@ def test_weights_behind_a_link_are_not_followed(folder: Path) -> None:
         ({"model.glimpse_widths": [4] * 100_000}, "100000"),
         ({"model.latent_size": 65_536}, "posterior"),
         ({"model.feature_size": 65_536}, "shape"),
-        ({"looks": -1}, "-1"),
-        ({"samples": 0}, "0"),
-        ({"samples": 10**12}, str(10**12)),
+        ({"num_looks": -1}, "-1"),
+        ({"num_samples": 0}, "0"),
+        ({"num_samples": 10**12}, str(10**12)),
     ],
 )
 def test_sizes_out_of_range_are_refused_before_a_network_is_made(
@@ -84,10 +84,10 @@ def test_sizes_out_of_range_are_refused_before_a_network_is_made(
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"twin": "no"}, "twin is 'no'"),
-        ({"twin": 1}, "twin is 1"),
-        ({"looks": 7.5}, "looks is 7.5"),
-        ({"looks": "7"}, "looks is '7'"),
+        ({"flip_tta": "no"}, "flip_tta is 'no'"),
+        ({"flip_tta": 1}, "flip_tta is 1"),
+        ({"num_looks": 7.5}, "num_looks is 7.5"),
+        ({"num_looks": "7"}, "num_looks is '7'"),
         ({"fit": "stretch"}, "fit is 'stretch'"),
         ({"classes": ["a", "b", "a"]}, "'a'"),
         ({"classes": ["a", "b"]}, "2 names"),
@@ -100,6 +100,10 @@ def test_sizes_out_of_range_are_refused_before_a_network_is_made(
         ({"model.spline_bound": "wide"}, "model.spline_bound is 'wide'"),
         ({"model.colour": "red"}, "colour"),
         ({"licence": "mine"}, "licence"),
+        ({"looks": 7}, "looks"),
+        ({"ood_threshold": "high"}, "ood_threshold is 'high'"),
+        ({"ood_threshold": 2.0}, "typicality"),
+        ({"typicality": "abc", "ood_threshold": 2.0}, "'abc'"),
     ],
 )
 def test_a_field_of_another_type_or_range_is_named_with_its_value(

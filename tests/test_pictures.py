@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from infogaze.data.options import Fit, Options
-from infogaze.data.problems import DataError
-from infogaze.pictures import Form, fit_picture, open_picture, read_picture
+from infogaze.data.options import ReadOptions
+from infogaze.errors import DataError
+from infogaze.pictures import Fit, Form, fit_picture, open_picture, read_picture
 from tests.support.sets import noise, write_image
 
 
-def form(channels: int, height: int, width: int, convert: bool = True) -> Form:
-    return Form(channels, convert, (height, width), (height, width), "resize")
+def form(channels: int, height: int, width: int, *, convert: bool = True) -> Form:
+    return Form(channels=channels, convert=convert, native=(height, width), size=(height, width), fit="resize")
 
 
 def test_grey_becomes_colour_and_colour_grey_as_pillow_defines(tmp_path: Path) -> None:
@@ -130,8 +130,15 @@ def test_a_picture_of_other_channels_is_refused_with_the_option_that_helps(
     path = write_image(tmp_path / "odd.png", noise(0, 4, 5, depth).squeeze())
     with pytest.raises(DataError) as error:
         read_picture(path, form(channels, 4, 5, convert=False))
-    advice = "the option channels (--read.channels) makes all grey (1) or colour (3)"
-    assert str(error.value) == f"{path}: is {said} images; {advice}"
+    assert str(error.value).startswith(f"{path}: is {said}")
+    assert "--read.channels" in str(error.value)
+
+
+def test_a_picture_of_another_size_is_refused_with_both_sizes_and_the_advice(tmp_path: Path) -> None:
+    path = write_image(tmp_path / "odd.png", noise(0, 4, 5))
+    with pytest.raises(DataError) as error:
+        read_picture(path, replace(form(1, 6, 7), advice="; do this"))
+    assert str(error.value) == f"{path}: is 4x5, not 6x7; do this"
 
 
 def test_a_photo_is_turned_the_way_its_camera_was_held(tmp_path: Path) -> None:
@@ -188,9 +195,9 @@ def test_resize_is_lanczos_and_stretches() -> None:
 )
 def test_options_that_cannot_be_are_refused(settings: dict[str, object], message: str) -> None:
     # The check alone: in tests, and only there, the types refuse some of these before it.
-    wrong: Any = SimpleNamespace(**{**asdict(Options()), **settings})
+    wrong: Any = SimpleNamespace(**{**asdict(ReadOptions()), **settings})
     with pytest.raises(ValueError, match=message):
-        Options.__post_init__(wrong)
+        ReadOptions.__post_init__(wrong)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such files")

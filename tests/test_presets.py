@@ -1,12 +1,13 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 
-from infogaze import PRESETS, Model, build, preset
+from infogaze import PRESETS, RECIPES, Model, Origin, build, preset
 from infogaze.data.registry import SETS
+from infogaze.errors import InfogazeError
 from infogaze.grid import extract
 from infogaze.models import bundled, load
 
@@ -16,8 +17,8 @@ class Row:
     """What the paper states of a data set: sections 4 and A, tables 1 and 2, appendix B."""
 
     side: int
-    classes: int
-    glimpse: int
+    num_classes: int
+    glimpse_size: int
     stride: int
     n_g: int
     n_s: int
@@ -41,7 +42,7 @@ PAPER = {
 def test_presets_carry_the_numbers_of_the_paper(name: str) -> None:
     ours, model = preset(name), preset(name).model
     stated = Row(
-        side=model.height, classes=model.classes, glimpse=model.glimpse, stride=model.stride,
+        side=model.height, num_classes=model.num_classes, glimpse_size=model.glimpse_size, stride=model.stride,
         n_g=len(model.glimpse_widths), n_s=model.flow_layers, f=model.feature_size, h=model.belief_size,
         z=model.latent_size, beta=ours.beta, learning_rates=ours.learning_rates,
     )  # fmt: skip
@@ -49,7 +50,7 @@ def test_presets_carry_the_numbers_of_the_paper(name: str) -> None:
     assert model.width == model.height
     assert model.channels == 3
     assert ours.alpha == 1 / PAPER[name].z
-    assert (ours.looks, ours.samples) == (7, 20)
+    assert (ours.num_looks, ours.num_samples) == (7, 20)
     assert (ours.dropout, model.attention_hops) == (0.5, 0)
 
 
@@ -62,11 +63,11 @@ def test_every_preset_builds_and_makes_a_map(name: str) -> None:
         model = build(config).eval()
         where = torch.zeros(2, 2, dtype=torch.int64)
         images = torch.zeros(2, config.channels, config.height, config.width)
-        content = model.backbone.features(extract(images, where, config.glimpse))
+        content = model.backbone.features(extract(images, where, config.glimpse_size))
         belief = model.backbone.update(model.backbone.start(2), content, where)
         gain = model.gain(belief, torch.zeros(3, 2, config.latent_size))
-    assert model.backbone.classify(belief).shape == (2, config.classes)
-    assert gain.shape == (2, config.grid.places)
+    assert model.backbone.classify(belief).shape == (2, config.num_classes)
+    assert gain.shape == (2, config.grid.num_locations)
 
 
 def test_the_digits_preset_builds_for_real() -> None:
@@ -77,43 +78,73 @@ def test_the_digits_preset_builds_for_real() -> None:
         assert model.gain(belief, torch.zeros(2, 2, preset("digits").model.latent_size)).isfinite().all()
 
 
-def test_all_but_the_embedded_digits_have_hindsight() -> None:
-    assert {name for name in PRESETS if not preset(name).model.hindsight} == {"digits"}
+def test_all_but_the_embedded_digits_have_a_gain_correction() -> None:
+    assert {name for name in PRESETS if not preset(name).model.gain_correction} == {"digits"}
 
 
 def test_digits_are_not_mirrored() -> None:
     # A mirrored digit is another digit, or none.
-    assert {name for name in PRESETS if not preset(name).mirror} == {"svhn", "digits"}
+    assert {name for name in PRESETS if not preset(name).horizontal_flip} == {"svhn", "digits"}
 
 
 def test_cifar10_plus_sees_no_more_of_the_same_scenes_than_cifar10() -> None:
     ours, theirs = preset("cifar10-plus"), preset("cifar10")
-    seen = ("height", "width", "channels", "classes", "glimpse", "stride")
+    seen = ("height", "width", "channels", "num_classes", "glimpse_size", "stride")
     assert {name: getattr(ours.model, name) for name in seen} == {name: getattr(theirs.model, name) for name in seen}
     assert ours.model.grid == theirs.model.grid
-    assert (ours.data, ours.looks, ours.samples) == (theirs.data, theirs.looks, theirs.samples) == ("cifar10", 7, 20)
+    for name, value in (("data", "cifar10"), ("num_looks", 7), ("num_samples", 20)):
+        assert getattr(ours, name) == getattr(theirs, name) == value
 
 
 def test_every_preset_is_for_a_set_that_can_be_read() -> None:
     assert {settings.data for settings in PRESETS.values()} <= set(SETS)
     assert {name: settings.data for name, settings in PRESETS.items() if settings.data != name} == {
-        "cifar10-plus": "cifar10"
+        "cifar10-plus": "cifar10",
+        "own": "folder",
     }
 
 
-def test_cifar10_plus_alone_has_a_twin_and_a_belief_that_is_kept() -> None:
-    assert {name for name in PRESETS if preset(name).twin} == {"cifar10-plus"}
-    assert {name for name in PRESETS if preset(name).model.keeping} == {"cifar10-plus"}
-    # A twin takes a scene and its mirror image to have the same label, as mirroring in training does.
-    assert all(settings.mirror for settings in PRESETS.values() if settings.twin)
+def test_what_departs_from_the_paper_is_in_our_own_presets_alone() -> None:
+    assert {name for name in PRESETS if preset(name).flip_tta} == {"cifar10-plus"}
+    assert {name for name in PRESETS if preset(name).model.residual_belief} == {"cifar10-plus", "own"}
+    # Test-time augmentation takes a scene and its mirror image to have the same label, as flips in training do.
+    assert all(settings.horizontal_flip for settings in PRESETS.values() if settings.flip_tta)
+
+
+def test_a_flip_at_test_time_is_refused_where_a_mirrored_scene_has_another_label() -> None:
+    with pytest.raises(InfogazeError, match=r"flip_tta.*horizontal_flip"):
+        replace(preset("digits"), flip_tta=True)
+
+
+def test_every_preset_names_its_recipe_and_own_pictures_have_a_validation_split() -> None:
+    assert {settings.recipe for settings in PRESETS.values()} <= set(RECIPES)
+    assert (preset("own").recipe, preset("digits").recipe) == ("own", "quickstart")
+    assert {name for name, settings in PRESETS.items() if settings.val_fraction > 0.0} == {"own"}
+    # Own pictures may be few, so that epochs say little; steps are as many on any set.
+    assert all(RECIPES["own"].phase1.num_steps(count) == RECIPES["own"].phase1.steps for count in (10, 10**6))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_looks", 0), ("num_samples", 0), ("num_samples", 10**7), ("dropout", 1.0), ("dropout", -0.1), ("beta", -1.0),
+        ("learning_rates", (1e-3, 0.0, 1e-3)),
+    ],
+)  # fmt: skip
+def test_a_value_out_of_range_is_refused_by_name(field: str, value: object) -> None:
+    with pytest.raises(InfogazeError) as caught:
+        replace(preset("own"), **{field: value})  # type: ignore[arg-type]
+    assert field in str(caught.value)
+    assert str(value) in str(caught.value)
 
 
 def test_a_bundled_model_is_what_its_preset_would_train_today() -> None:
     assert set(bundled()) <= set(PRESETS)
     for name in bundled():
         agent, settings = load(name), preset(name)
-        assert (agent.config, agent.looks, agent.samples) == (settings.model, settings.looks, settings.samples), name
-        assert agent.twin == settings.twin, name
+        assert agent.origin is not None
+        assert agent.origin == Origin(method="infogaze", config=settings.model, num_samples=settings.num_samples), name
+        assert (agent.num_looks, agent.flip_tta) == (settings.num_looks, settings.flip_tta), name
 
 
 def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:

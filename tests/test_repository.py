@@ -23,20 +23,6 @@ def test_the_tree_is_clean(tool: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_five_lines_of_the_readme_run() -> None:
-    block = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert block is not None
-    names: dict[str, object] = {}
-    exec(block[1], names)
-    assert "episode" in names
-
-
-def test_the_readme_links_to_files_that_are_there() -> None:
-    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
-        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-            assert (page.parent / link).exists(), f"{page.name}: {link}"
-
-
 def test_the_version_is_the_same_everywhere() -> None:
     import infogaze
 

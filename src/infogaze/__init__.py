@@ -1,33 +1,84 @@
-"""Classify a scene that is never seen whole, by looking where the expected information gain is largest."""
+"""Classify a scene that is never seen whole, by looking where the expected information gain is largest.
 
-from infogaze.errors import InfogazeError
-from infogaze.gaze.agent import Agent, Episode, Look
-from infogaze.gaze.policies import Choice, GainPolicy, RandomPolicy, RasterPolicy
-from infogaze.gaze.scene import read_scene, sample_picture
-from infogaze.gaze.sensor import ImageSensor, Sensor
-from infogaze.gaze.stopping import Confident, LittleToGain
-from infogaze.grid import GlimpseGrid
-from infogaze.methods.registry import METHODS, Method
-from infogaze.models import ModelFolderError, load, save
-from infogaze.nn.backbone import Backbone, GlimpseBackbone
-from infogaze.nn.belief import Belief
-from infogaze.nn.model import Model, ModelConfig, Recogniser, build
-from infogaze.presets import PRESETS, Preset, preset
-from infogaze.rng import scene_seeds
+What may be imported from here is `__all__`. Each name is loaded when it is first used, so that a program that looks waits for no training.
+"""
 
-__version__ = "0.1.0"
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from infogaze.version import __version__
+
+if TYPE_CHECKING:
+    from infogaze.data.options import ReadOptions
+    from infogaze.errors import InfogazeError
+    from infogaze.gaze.agent import Agent, Origin
+    from infogaze.gaze.classification import Classification, sample_picture
+    from infogaze.gaze.episode import Episode, Look
+    from infogaze.gaze.policies import Choice, GainPolicy, Policy, RandomPolicy, RasterPolicy
+    from infogaze.gaze.sensor import ImageSensor, Sensor
+    from infogaze.gaze.stopping import Confident, LittleToGain, StopRule
+    from infogaze.grid import GlimpseGrid
+    from infogaze.methods.method import Method
+    from infogaze.methods.registry import METHODS, register_method
+    from infogaze.models import ModelFolderError, load, save
+    from infogaze.nn.backbone import Backbone, GlimpseBackbone
+    from infogaze.nn.belief import Belief
+    from infogaze.nn.config import ModelConfig
+    from infogaze.nn.decoder import Decoder
+    from infogaze.nn.model import GlimpseClassifier, Model, build
+    from infogaze.nn.posterior import Posterior
+    from infogaze.presets import PRESETS, Preset, preset
+    from infogaze.rng import SceneNoise, scene_seeds
+    from infogaze.tasks.evaluate import evaluate
+    from infogaze.tasks.train import train
+    from infogaze.training.loop import Stopped
+    from infogaze.training.recipe import RECIPES, Recipe, recipe
+
+_HOMES = {
+    "data.options": ("ReadOptions",),
+    "errors": ("InfogazeError",),
+    "gaze.agent": ("Agent", "Origin"),
+    "gaze.classification": ("Classification", "sample_picture"),
+    "gaze.episode": ("Episode", "Look"),
+    "gaze.policies": ("Choice", "GainPolicy", "Policy", "RandomPolicy", "RasterPolicy"),
+    "gaze.sensor": ("ImageSensor", "Sensor"),
+    "gaze.stopping": ("Confident", "LittleToGain", "StopRule"),
+    "grid": ("GlimpseGrid",),
+    "methods.method": ("Method",),
+    "methods.registry": ("METHODS", "register_method"),
+    "models": ("ModelFolderError", "load", "save"),
+    "nn.backbone": ("Backbone", "GlimpseBackbone"),
+    "nn.belief": ("Belief",),
+    "nn.config": ("ModelConfig",),
+    "nn.decoder": ("Decoder",),
+    "nn.model": ("GlimpseClassifier", "Model", "build"),
+    "nn.posterior": ("Posterior",),
+    "presets": ("PRESETS", "Preset", "preset"),
+    "rng": ("SceneNoise", "scene_seeds"),
+    "tasks.evaluate": ("evaluate",),
+    "tasks.train": ("train",),
+    "training.loop": ("Stopped",),
+    "training.recipe": ("RECIPES", "Recipe", "recipe"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "METHODS",
     "PRESETS",
+    "RECIPES",
     "Agent",
     "Backbone",
     "Belief",
     "Choice",
+    "Classification",
     "Confident",
+    "Decoder",
     "Episode",
     "GainPolicy",
     "GlimpseBackbone",
+    "GlimpseClassifier",
     "GlimpseGrid",
     "ImageSensor",
     "InfogazeError",
@@ -37,16 +88,39 @@ __all__ = [
     "Model",
     "ModelConfig",
     "ModelFolderError",
+    "Origin",
+    "Policy",
+    "Posterior",
     "Preset",
     "RandomPolicy",
     "RasterPolicy",
-    "Recogniser",
+    "ReadOptions",
+    "Recipe",
+    "SceneNoise",
     "Sensor",
+    "StopRule",
+    "Stopped",
+    "__version__",
     "build",
+    "evaluate",
     "load",
     "preset",
-    "read_scene",
+    "recipe",
+    "register_method",
     "sample_picture",
     "save",
     "scene_seeds",
+    "train",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'infogaze' has no attribute {name!r}")
+    value = getattr(import_module(f"infogaze.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

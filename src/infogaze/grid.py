@@ -15,79 +15,80 @@ from infogaze.errors import InfogazeError
 Location = Num[Tensor, "B 2"] | Num[Tensor, "2"] | np.ndarray | Sequence[float] | Sequence[Sequence[float]]
 """Row and column of a glimpse's top-left pixel: one for all scenes, or one for each."""
 
-_LONGEST_SIDE, _MOST_PLACES = 1 << 20, 1 << 20
+_LONGEST_SIDE, _MOST_LOCATIONS = 1 << 20, 1 << 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GlimpseGrid:
-    """The candidate places of a scene: square glimpses, a stride apart, from the top-left corner on.
+    """The locations of a scene that can be chosen: square glimpses, a stride apart, from the top-left corner on.
 
-    Where the last of them would leave pixels at the edge unseen, there is one more at the edge, less than a stride away.
+    A location is a row and a column in pixels; a place is the index of a location on the grid. Where the last of them would leave pixels at
+    the edge unseen, there is one more at the edge, less than a stride away.
     """
 
     height: int
     """Scene height in pixels."""
     width: int
     """Scene width in pixels."""
-    glimpse: int
+    glimpse_size: int
     """Side of a glimpse in pixels."""
     stride: int
-    """Distance between neighbouring places in pixels."""
+    """Distance between neighbouring locations in pixels."""
 
     def __post_init__(self) -> None:
-        for name in ("height", "width", "glimpse", "stride"):
+        for name in ("height", "width", "glimpse_size", "stride"):
             if not 1 <= getattr(self, name) <= _LONGEST_SIDE:
                 raise InfogazeError(f"{name} is {getattr(self, name)}; it must be from 1 to {_LONGEST_SIDE}")
-        if self.glimpse > min(self.height, self.width):
+        if self.glimpse_size > min(self.height, self.width):
             raise InfogazeError(
-                f"a glimpse of {self.glimpse} pixels does not fit a scene of {self.height}x{self.width}"
+                f"a glimpse of {self.glimpse_size} pixels does not fit a scene of {self.height}x{self.width}"
             )
-        if self.places < 2:
+        if self.num_locations < 2:
             raise InfogazeError(
-                f"a glimpse of {self.glimpse} leaves one place on a scene of {self.height}x{self.width}: there is no grid to choose from"
+                f"a glimpse of {self.glimpse_size} leaves one location on a scene of {self.height}x{self.width}: there is nothing to choose"
             )
-        if self.places > _MOST_PLACES:
+        if self.num_locations > _MOST_LOCATIONS:
             raise InfogazeError(
-                f"a stride of {self.stride} makes {self.places} places on a scene of {self.height}x{self.width}; at most "
-                f"{_MOST_PLACES} are allowed"
+                f"a stride of {self.stride} makes {self.num_locations} locations on a scene of {self.height}x{self.width}; at most "
+                f"{_MOST_LOCATIONS} are allowed"
             )
 
     @property
     def rows(self) -> int:
-        """Places from top to bottom."""
-        return -(-(self.height - self.glimpse) // self.stride) + 1
+        """Locations from top to bottom."""
+        return -(-(self.height - self.glimpse_size) // self.stride) + 1
 
     @property
     def cols(self) -> int:
-        """Places from left to right."""
-        return -(-(self.width - self.glimpse) // self.stride) + 1
+        """Locations from left to right."""
+        return -(-(self.width - self.glimpse_size) // self.stride) + 1
 
     @property
-    def places(self) -> int:
-        """All places of the grid."""
+    def num_locations(self) -> int:
+        """All locations of the grid."""
         return self.rows * self.cols
 
     def locations(self, device: torch.device | str | None = None) -> Int[Tensor, "L 2"]:
-        """Row and column of the top-left pixel of every place, row by row."""
+        """Row and column of the top-left pixel of every location, row by row."""
         rows, cols = self.axes(device)
-        return torch.cartesian_prod(rows, cols).view(self.places, 2)
+        return torch.cartesian_prod(rows, cols).view(self.num_locations, 2)
 
     def axes(self, device: torch.device | str | None = None) -> tuple[Int[Tensor, " rows"], Int[Tensor, " cols"]]:
-        """The top rows and the left columns of the places."""
+        """The top rows and the left columns of the locations."""
         rows = torch.arange(self.rows, device=device) * self.stride
         cols = torch.arange(self.cols, device=device) * self.stride
-        return rows.clamp(max=self.height - self.glimpse), cols.clamp(max=self.width - self.glimpse)
+        return rows.clamp(max=self.height - self.glimpse_size), cols.clamp(max=self.width - self.glimpse_size)
 
     def coordinates(self, locations: Shaped[Tensor, "*batch 2"]) -> Float[Tensor, "*batch 2"]:
         """Pixel locations on a scale from -1 (top, left) to 1 (bottom, right)."""
-        rows = locations[..., 0] * (2.0 / max(self.height - self.glimpse, 1)) - 1.0
-        cols = locations[..., 1] * (2.0 / max(self.width - self.glimpse, 1)) - 1.0
+        rows = locations[..., 0] * (2.0 / max(self.height - self.glimpse_size, 1)) - 1.0
+        cols = locations[..., 1] * (2.0 / max(self.width - self.glimpse_size, 1)) - 1.0
         return torch.stack([rows, cols], -1)
 
     def mirrored(self, locations: Num[Tensor, "*batch 2"]) -> Num[Tensor, "*batch 2"]:
         """Where the same glimpses are in the scene mirrored left to right."""
         rows, cols = locations.unbind(-1)
-        return torch.stack([rows, self.width - self.glimpse - cols], -1)
+        return torch.stack([rows, self.width - self.glimpse_size - cols], -1)
 
     def nearest(self, locations: Num[Tensor, "*batch 2"]) -> Int[Tensor, "*batch"]:
         """The index of the place nearest to each location."""
@@ -131,16 +132,16 @@ def extract(
     """
     if locations.is_floating_point():
         return _extract_between(images, locations, size)
-    return _cut(images, locations[..., 0], locations[..., 1], size)
+    return _cut(images, (locations[..., 0], locations[..., 1]), size)
 
 
 def extract_grid(images: Shaped[Tensor, "B C H W"], grid: GlimpseGrid) -> Shaped[Tensor, "B L C g g"]:
     """Cut every glimpse of the grid."""
-    return extract(images, grid.locations(images.device).expand(len(images), -1, 2), grid.glimpse)
+    return extract(images, grid.locations(images.device).expand(len(images), -1, 2), grid.glimpse_size)
 
 
-def _cut(images: Tensor, top: Tensor, left: Tensor, size: int) -> Tensor:
-    height, width = images.shape[-2:]
+def _cut(images: Tensor, corner: tuple[Tensor, Tensor], size: int) -> Tensor:
+    (top, left), (height, width) = corner, images.shape[-2:]
     span = torch.arange(size, device=images.device)
     # The clamp matters only to the neighbours of the last pixel, whose weight is zero in the interpolation below.
     rows = (top[..., None, None] + span[:, None]).clamp(max=height - 1)  # [B, *looks, g, 1]
@@ -155,6 +156,6 @@ def _extract_between(images: Tensor, locations: Tensor, size: int) -> Tensor:
     corner = locations.floor()
     below, right = (locations - corner).to(images.dtype)[..., None, None, None].unbind(locations.dim() - 1)
     top, left = corner.long().unbind(-1)
-    upper = (1 - right) * _cut(images, top, left, size) + right * _cut(images, top, left + 1, size)
-    lower = (1 - right) * _cut(images, top + 1, left, size) + right * _cut(images, top + 1, left + 1, size)
+    upper = (1 - right) * _cut(images, (top, left), size) + right * _cut(images, (top, left + 1), size)
+    lower = (1 - right) * _cut(images, (top + 1, left), size) + right * _cut(images, (top + 1, left + 1), size)
     return (1 - below) * upper + below * lower

@@ -1,4 +1,7 @@
-"""A model as a folder: `model.json` says what it is, safetensors files beside it hold the weights. Nothing is pickled."""
+"""A model as a folder: `model.json` says what it is, safetensors files beside it hold the weights. Nothing is pickled.
+
+This is the one place that puts an agent together: a method's networks, its policy, and the weights.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -17,17 +21,20 @@ from safetensors.torch import load as tensors_from_bytes
 from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
-from infogaze.data.options import Fit
 from infogaze.errors import InfogazeError
 from infogaze.files import make_folder, read_json, read_whole, write_json, write_whole
-from infogaze.gaze.agent import Agent
-from infogaze.methods.registry import build_for
-from infogaze.nn.model import ModelConfig, Recogniser
+from infogaze.gaze.agent import Agent, Origin
+from infogaze.methods.registry import METHODS, build_for
+from infogaze.nn.config import ModelConfig
+from infogaze.nn.model import GlimpseClassifier
 from infogaze.nn.posterior import MaskedLinear
+from infogaze.nn.typicality import Typicality
+from infogaze.pictures import Fit
 from infogaze.typed import from_plain, to_plain
 
-FORMAT = 1
+FORMAT = 2
 _WEIGHTS = "model.safetensors"
+_TYPICALITY = "typicality.safetensors"
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\.safetensors")
 _DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -41,32 +48,41 @@ class Description:
     """What `model.json` says. It may come from a stranger, so every field has its range, and weights lie in the folder itself."""
 
     format: int
-    method: str = "infogaze"
+    method: str
     model: ModelConfig
-    looks: int
-    samples: int
-    twin: bool = False
-    fit: Fit = "crop"
+    num_looks: int
+    num_samples: int
+    flip_tta: bool
+    fit: Fit
     classes: tuple[str, ...]
     weights: dict[str, str]
     """SHA-256 of each file."""
+    ood_threshold: float | None = None
+    """Scenes with a larger mean score of their glimpses are out of distribution; None where the folder says nothing of them."""
+    typicality: str | None = None
+    """SHA-256 of the file with the statistics behind that score."""
 
     def __post_init__(self) -> None:
-        for name, most in (("looks", 1_000_000), ("samples", 100_000)):
+        for name, most in (("num_looks", 1_000_000), ("num_samples", 100_000)):
             if not 1 <= getattr(self, name) <= most:
                 raise InfogazeError(f"{name} is {getattr(self, name)}; it must be from 1 to {most}")
-        if len(self.classes) != self.model.classes:
-            raise InfogazeError(f"classes has {len(self.classes)} names for a model of {self.model.classes} classes")
+        if len(self.classes) != self.model.num_classes:
+            raise InfogazeError(
+                f"classes has {len(self.classes)} names for a model of {self.model.num_classes} classes"
+            )
         for name, count in Counter(self.classes).items():
             if count > 1:
                 raise InfogazeError(f"classes has {name!r} {count} times")
-        for name, digest in self.weights.items():
+        for name in self.weights:
             if not _FILE_NAME.fullmatch(name):
                 raise InfogazeError(
                     f"weights names {name!r}; a file of the folder itself is allowed, such as {_WEIGHTS}"
                 )
+        for digest in (*self.weights.values(), *([] if self.typicality is None else [self.typicality])):
             if not _DIGEST.fullmatch(digest):
-                raise InfogazeError(f"weights has {digest!r} for {name}; a SHA-256 digest is allowed")
+                raise InfogazeError(f"a digest is {digest!r}; 64 hexadecimal digits (SHA-256) are allowed")
+        if (self.typicality is None) != (self.ood_threshold is None):
+            raise InfogazeError("ood_threshold and typicality belong together; one of them is missing")
 
 
 def bundled() -> list[str]:
@@ -74,20 +90,65 @@ def bundled() -> list[str]:
     return sorted(entry.name for entry in resources.files("infogaze").joinpath("bundled").iterdir() if entry.is_dir())
 
 
-def load(name_or_folder: str | os.PathLike[str], device: torch.device | str = "cpu") -> Agent:
-    """An agent from a bundled name or from a folder that `save` or a training run wrote. Digests and shapes are checked."""
+def load(name_or_folder: str | os.PathLike[str], device: torch.device | str = "cpu", *, compile: bool = False) -> Agent:
+    """An agent from a bundled name or from a folder that `save` or a training run wrote. Digests and shapes are checked.
+
+    With `compile`, on a CUDA device: parts are compiled, decisions captured as one graph, and products in bfloat16. The first look at a
+    batch of a new size then takes long, and the others are fast.
+    """
     if isinstance(name_or_folder, str) and name_or_folder in bundled():
         with resources.as_file(resources.files("infogaze").joinpath("bundled", name_or_folder)) as folder:
-            return _load(folder, device)
-    folder = Path(name_or_folder)
-    if not folder.is_dir():
-        raise ModelFolderError(f"{folder}: no such folder, and no bundled model has that name ({', '.join(bundled())})")
-    return _load(folder, device)
+            agent = _load(folder, device)
+    else:
+        folder = Path(name_or_folder)
+        if not folder.is_dir():
+            raise ModelFolderError(
+                f"{folder}: no such folder, and no bundled model has that name ({', '.join(bundled())})"
+            )
+        agent = _load(folder, device)
+    return compiled(agent) if compile else agent
+
+
+def compiled(agent: Agent) -> Agent:
+    """The same agent, faster: for CUDA devices, where small operations cost more to launch than to do."""
+    from infogaze.gaze.captured import CapturedPolicy
+    from infogaze.nn.compilation import compile_parts
+
+    if agent.model.device.type != "cuda":
+        raise InfogazeError(f"compile is for CUDA devices, and the model is on {agent.model.device}")
+    compile_parts(agent.model)
+    fast = agent.with_policy(CapturedPolicy(agent.policy))
+    fast.precision = "bfloat16"
+    return fast
+
+
+def make_agent(
+    model: GlimpseClassifier,
+    classes: tuple[str, ...],
+    *,
+    origin: Origin,
+    num_looks: int,
+    flip_tta: bool = False,
+    fit: Fit = "crop",
+    typicality: Typicality | None = None,
+) -> Agent:
+    """An agent around a method's networks, choosing its looks as the method does."""
+    return Agent(
+        model,
+        classes,
+        policy=METHODS[origin.method].policy(origin.num_samples),
+        num_looks=num_looks,
+        flip_tta=flip_tta,
+        fit=fit,
+        typicality=typicality,
+        origin=origin,
+    )
 
 
 def save(
     agent: Agent,
     folder: str | os.PathLike[str],
+    *,
     dtype: torch.dtype = torch.float32,
     largest_file: int | None = None,
 ) -> None:
@@ -95,34 +156,47 @@ def save(
 
     The weights are one file, or as many as it takes to keep each to about `largest_file` bytes; a tensor is never split.
     """
-    if agent.config is None:
-        raise InfogazeError("an agent around a model of one's own has no config, so it cannot be saved as a folder")
+    if agent.origin is None:
+        raise InfogazeError("an agent around a model of one's own has no origin, so it cannot be saved as a folder")
     tensors = {name: _stored(value, dtype) for name, value in _packed(agent.model).items()}
     files = {name: tensors_to_bytes(part) for name, part in _in_files(tensors, largest_file).items()}
+    typical = None
+    if agent.typicality is not None:
+        statistics = {"mean": agent.typicality.mean, "whitening": agent.typicality.whitening}
+        typical = tensors_to_bytes({name: _stored(value, torch.float32) for name, value in statistics.items()})
     description = Description(
         format=FORMAT,
-        method=agent.method,
-        model=agent.config,
-        looks=agent.looks,
-        samples=agent.samples,
-        twin=agent.twin,
+        method=agent.origin.method,
+        model=agent.origin.config,
+        num_looks=agent.num_looks,
+        num_samples=agent.origin.num_samples,
+        flip_tta=agent.flip_tta,
         fit=agent.fit,
         classes=agent.classes,
-        weights={name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
+        weights={name: _digest(data) for name, data in files.items()},
+        ood_threshold=None if agent.typicality is None else agent.typicality.threshold,
+        typicality=None if typical is None else _digest(typical),
     )
     folder = make_folder(Path(folder))
     for name, data in files.items():
         write_whole(folder / name, data)
+    if typical is not None:
+        write_whole(folder / _TYPICALITY, typical)
     write_json(folder / "model.json", to_plain(description))
-    for old in {*folder.glob("model.safetensors"), *folder.glob("model-*-of-*.safetensors")}:
-        if old.name not in files:
+    kept = {*files, *(() if typical is None else (_TYPICALITY,))}
+    for old in {*folder.glob("model.safetensors"), *folder.glob("model-*-of-*.safetensors"), *folder.glob(_TYPICALITY)}:
+        if old.name not in kept:
             old.unlink()
 
 
 def weights_digest(folder: Path) -> str:
     """One digest for all weights of a model folder, as its description gives them; the files themselves are not read."""
     digests = _description(folder / "model.json").weights
-    return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
+    return _digest(json.dumps(digests, sort_keys=True).encode())
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _in_files(tensors: dict[str, Tensor], largest: int | None) -> dict[str, dict[str, Tensor]]:
@@ -141,11 +215,11 @@ def _stored(value: Tensor, dtype: torch.dtype) -> Tensor:
     return value.detach().to("cpu", dtype if value.is_floating_point() else value.dtype).contiguous()
 
 
-def _masked(model: Recogniser) -> dict[str, MaskedLinear]:
+def _masked(model: GlimpseClassifier) -> dict[str, MaskedLinear]:
     return {name: part for name, part in model.named_modules() if isinstance(part, MaskedLinear)}
 
 
-def _packed(model: Recogniser) -> dict[str, Tensor]:
+def _packed(model: GlimpseClassifier) -> dict[str, Tensor]:
     """The state with only those masked weights that are ever used, as a vector."""
     masks = {f"{name}.weight": part.mask for name, part in _masked(model).items()}
     return {name: value[masks[name]] if name in masks else value for name, value in model.state_dict().items()}
@@ -156,7 +230,9 @@ def _load(folder: Path, device: torch.device | str) -> Agent:
     description = _description(path)
     tensors: dict[str, Tensor] = {}
     for name, digest in description.weights.items():
-        tensors.update(_tensors(folder / name, digest))
+        tensors.update(
+            {_RENAMED_WEIGHTS.sub("correction.", key): value for key, value in _tensors(folder / name, digest).items()}
+        )
     try:
         # Without memory for its weights: what the files do not hold is not made.
         with torch.device("meta"):
@@ -166,15 +242,15 @@ def _load(folder: Path, device: torch.device | str) -> Agent:
     _require_shapes(bare, tensors, folder)
     model = build_for(description.method, description.model)
     _fill(model, tensors, folder)
-    return Agent(
+    origin = Origin(method=description.method, config=description.model, num_samples=description.num_samples)
+    return make_agent(
         model.to(device),
         description.classes,
-        looks=description.looks,
-        samples=description.samples,
-        config=description.model,
-        method=description.method,
-        twin=description.twin,
+        origin=origin,
+        num_looks=description.num_looks,
+        flip_tta=description.flip_tta,
         fit=description.fit,
+        typicality=_typicality(folder, description),
     )
 
 
@@ -185,8 +261,12 @@ def _description(path: Path) -> Description:
         found = read_json(path)
         if not isinstance(found, dict) or "format" not in found:
             raise InfogazeError(f"{path}: not a description of a model")
+        if found["format"] == 1:
+            found = _from_format_1(found)
         if found["format"] != FORMAT:
-            raise InfogazeError(f"{path}: format {found['format']}, and this version of infogaze reads format {FORMAT}")
+            raise InfogazeError(
+                f"{path}: format {found['format']}, and this version of infogaze reads formats 1 and {FORMAT}"
+            )
     except InfogazeError as error:
         raise ModelFolderError(str(error)) from None
     try:
@@ -195,12 +275,33 @@ def _description(path: Path) -> Description:
         raise ModelFolderError(f"{path}: not a valid description of a model: {error}") from None
 
 
+_RENAMED_WEIGHTS = re.compile(r"^hindsight\.")
+"""What tensors of the gain correction were called in format 1."""
+_RENAMED_FIELDS = {"looks": "num_looks", "samples": "num_samples", "twin": "flip_tta"}
+_RENAMED_SIZES = {
+    "classes": "num_classes", "glimpse": "glimpse_size", "keeping": "residual_belief", "hindsight": "gain_correction",
+}  # fmt: skip
+_RENAMED_METHODS = {"no-hindsight": "paper", "gaussian-no-hindsight": "gaussian", "gaussian": "infogaze-gaussian"}
+
+
+def _from_format_1(found: dict[str, Any]) -> dict[str, Any]:
+    """A description of the first format in today's words."""
+    said: dict[str, Any] = {"method": "infogaze", "twin": False, "fit": "crop", **found, "format": FORMAT}
+    said = {_RENAMED_FIELDS.get(name, name): value for name, value in said.items()}
+    if isinstance(said.get("model"), dict):
+        said["model"] = {_RENAMED_SIZES.get(name, name): value for name, value in said["model"].items()}
+    said["method"] = (
+        _RENAMED_METHODS.get(said["method"], said["method"]) if isinstance(said["method"], str) else said["method"]
+    )
+    return said
+
+
 def _tensors(path: Path, digest: str) -> dict[str, Tensor]:
     """The tensors of a file, which is the one that the description speaks of."""
     if path.is_symlink() or not path.is_file():
         raise ModelFolderError(f"{path}: {'a link, not a file' if path.is_symlink() else 'missing'}")
     data = read_whole(path)
-    if hashlib.sha256(data).hexdigest() != digest:
+    if _digest(data) != digest:
         raise ModelFolderError(f"{path}: damaged or truncated, its digest is not the one in model.json")
     try:
         return tensors_from_bytes(data)
@@ -208,7 +309,7 @@ def _tensors(path: Path, digest: str) -> dict[str, Tensor]:
         raise ModelFolderError(f"{path}: not a safetensors file: {error}") from None
 
 
-def _require_shapes(model: Recogniser, tensors: dict[str, Tensor], folder: Path) -> None:
+def _require_shapes(model: GlimpseClassifier, tensors: dict[str, Tensor], folder: Path) -> None:
     """Refuse weights of another model."""
     stored = {name: tuple(value.shape) for name, value in tensors.items()}
     counts = {f"{name}.weight": part.allowed for name, part in _masked(model).items()}
@@ -221,7 +322,7 @@ def _require_shapes(model: Recogniser, tensors: dict[str, Tensor], folder: Path)
             raise ModelFolderError(f"{folder}: {name} has shape {stored[name]}, the model needs {expected}")
 
 
-def _fill(model: Recogniser, tensors: dict[str, Tensor], folder: Path) -> None:
+def _fill(model: GlimpseClassifier, tensors: dict[str, Tensor], folder: Path) -> None:
     """Give the model its weights, whose shapes are known to fit."""
     masks = {f"{name}.weight": part.mask for name, part in _masked(model).items()}
     for name, value in model.state_dict().items():
@@ -232,3 +333,15 @@ def _fill(model: Recogniser, tensors: dict[str, Tensor], folder: Path) -> None:
             value[masks[name]] = stored.to(value.dtype)
         else:
             value.copy_(stored)
+
+
+def _typicality(folder: Path, description: Description) -> Typicality | None:
+    if description.typicality is None or description.ood_threshold is None:
+        return None
+    path, size = folder / _TYPICALITY, description.model.feature_size
+    found = _tensors(path, description.typicality)
+    if {name: tuple(value.shape) for name, value in found.items()} != {"mean": (size,), "whitening": (size, size)}:
+        raise ModelFolderError(f"{path}: does not hold the statistics of {size} features")
+    if not all(bool(value.isfinite().all()) for value in found.values()):
+        raise ModelFolderError(f"{path}: holds NaN or infinity")
+    return Typicality(found["mean"].float(), found["whitening"].float(), description.ood_threshold)

@@ -7,13 +7,16 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from jaxtyping import UInt8
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from infogaze.data.options import Fit
-from infogaze.data.problems import DataError, Problem
+from infogaze.errors import DataError, Problem
+
+Fit = Literal["resize", "crop", "pad"]
+"""How a picture is brought to another size: stretched, its middle, or with black bars."""
 
 _GREY = {"1", "L", "LA"}
 _COLOUR = {"P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr", "LAB", "HSV"}
@@ -23,7 +26,7 @@ _KINDS = {
 _SIXTEEN_BITS = {"I;16", "I;16L", "I;16B", "I;16N"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Form:
     """What the pictures of a set must be, and what they become."""
 
@@ -53,12 +56,12 @@ def read_picture(path: Path, form: Form) -> UInt8[np.ndarray, "C H W"]:
     if found != form.channels and not form.convert:
         kinds = {1: "grey", 3: "colour"}
         both = f"is {kinds[found]} among {kinds[form.channels]} images"
-        raise DataError(
-            Problem(path, f"{both}; the option channels (--read.channels) makes all grey (1) or colour (3)")
-        )
+        raise DataError(Problem(path, f"{both}; --read.channels makes all grey (1) or colour (3)", kind="channels"))
     if form.native is not None and form.native != (image.height, image.width):
         height, width = form.native
-        raise DataError(Problem(path, f"is {image.height}x{image.width}, not {height}x{width}{form.advice}"))
+        raise DataError(
+            Problem(path, f"is {image.height}x{image.width}, not {height}x{width}{form.advice}", kind="size")
+        )
     return fit_picture(pixels_of(image, form.channels), form.size, form.fit)
 
 
@@ -91,12 +94,17 @@ def open_picture(path: Path) -> Image.Image:
         raise DataError(Problem(path, "is no image that Pillow can read")) from None
     except Exception as error:  # Pillow's decoders raise whatever a damaged file leads them to.
         raise DataError(Problem(path, f"is damaged: {error}")) from None
+    return as_eight_bits(image, path)
+
+
+def as_eight_bits(image: Image.Image, name: Path | str) -> Image.Image:
+    """A picture of any mode in 8 bits, grey or colour (mode L or RGB), white where it is transparent; DataError says `name`."""
     if image.mode in _SIXTEEN_BITS or _fits_sixteen_bits(image):
         return _scaled(image)
     if image.mode in _GREY | _COLOUR:
         return _over_white(image)
     raise DataError(
-        Problem(path, f"has pixels of mode {image.mode}, whose range is unknown; save it with 8 or 16 bits")
+        Problem(Path(name), f"has pixels of mode {image.mode}, whose range is unknown; save it with 8 or 16 bits")
     )
 
 

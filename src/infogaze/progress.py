@@ -27,7 +27,7 @@ class _Rate(ProgressColumn):
 class Bar:
     """One piece of work, counted in units."""
 
-    def __init__(self, name: str, total: int, unit: str, bars: Progress | None, begin: int) -> None:
+    def __init__(self, name: str, total: int, *, unit: str, bars: Progress | None, begin: int) -> None:
         self._name, self._total, self._unit, self._bars = name, total, unit, bars
         self._done = self._begin = begin
         self._began = self._said = time.monotonic()
@@ -63,9 +63,9 @@ class Display:
         else:
             print(line, flush=True)
 
-    def bar(self, name: str, total: int, unit: str = "scenes", begin: int = 0) -> Bar:
+    def bar(self, name: str, total: int, *, unit: str = "scenes", begin: int = 0) -> Bar:
         """A new bar for `total` units of work, of which some may be done already."""
-        return Bar(name, total, unit, self._bars, begin)
+        return Bar(name, total, unit=unit, bars=self._bars, begin=begin)
 
 
 @contextmanager

@@ -1,11 +1,10 @@
-"""A run folder: its resolved configuration, versions and metrics. A folder belongs to one configuration."""
+"""A run: its configuration, read back as the records that wrote it, and its folder, which belongs to one configuration."""
 
 from __future__ import annotations
 
-import json
 import platform
 import subprocess
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from infogaze.data.options import Options
+from infogaze.data.options import ReadOptions
 from infogaze.errors import InfogazeError
-from infogaze.files import LOCK, FileError, make_folder, read_json, write_json, write_whole
-from infogaze.methods.registry import method
+from infogaze.files import LOCK, make_folder, read_json, write_json
+from infogaze.methods.registry import METHODS
 from infogaze.presets import Preset
 from infogaze.rng import require_seed
+from infogaze.training.folder import TrainingFolder
 from infogaze.training.recipe import Recipe
+from infogaze.typed import from_plain, to_plain
+from infogaze.version import __version__
+
+_CONFIG = "config.json"
 
 
 @dataclass(frozen=True)
@@ -30,29 +34,29 @@ class DataChoice:
     """A set of the registry."""
     root: str | None
     """Where its files are."""
-    options: Options
+    options: ReadOptions
     """How they are read."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """Everything that the outcome of a run depends on."""
 
+    method: str
+    """A name of `infogaze.METHODS`."""
     preset: Preset
     recipe: Recipe
     data: DataChoice
     seed: int
-    method: str = "infogaze"
-    """A name of `infogaze.METHODS`."""
-    phases: tuple[int, ...] = (1, 2, 3)
+    phases: tuple[int, ...]
     """Which of the method's phases to run."""
     start_from: str | None = None
     """A model folder whose weights to begin with."""
-    hold_out: float = 0.0
-    """Share of the training split that is kept back, to choose by it the weights that a phase hands on."""
+    val_fraction: float = 0.0
+    """Share of the training split that is the validation split, by which the best weights of each phase are kept."""
 
     def __post_init__(self) -> None:
-        allowed = range(1, len(method(self.method).phases) + 1)
+        allowed = range(1, len(METHODS[self.method].phases) + 1)
         if not self.phases or list(self.phases) != sorted(set(self.phases)) or not set(self.phases) <= set(allowed):
             listed = ", ".join(map(str, allowed))
             raise InfogazeError(f"phases are {self.phases}; some of {listed} in order are allowed for {self.method}")
@@ -60,70 +64,54 @@ class RunConfig:
             raise InfogazeError(
                 f"phase {self.phases[0]} needs the weights of the phase before; name their folder to start from"
             )
-        require_share(self.hold_out)
+        require_val_fraction(self.val_fraction)
         require_seed(self.seed)
 
 
-def require_share(hold_out: float) -> None:
-    """Refuses what is no share to keep back."""
-    if not 0.0 <= hold_out < 1.0:
-        raise InfogazeError(f"hold_out is {hold_out}; it must be at least 0 and below 1")
+def require_val_fraction(val_fraction: float) -> None:
+    """Refuses what is no share of the training split."""
+    if not 0.0 <= val_fraction < 1.0:
+        raise InfogazeError(f"val_fraction is {val_fraction}; it must be at least 0 and below 1")
 
 
-class RunFolder:
-    """`config.json`, `metrics.jsonl`, `checkpoints/`, and the model when it is done."""
+class RunFolder(TrainingFolder):
+    """`config.json`, `metrics.jsonl`, `checkpoints/`, and the model when it is trained."""
 
     def __init__(self, path: Path, config: RunConfig) -> None:
-        self.path = path
-        self.checkpoints = path / "checkpoints"
-        self._metrics = path / "metrics.jsonl"
-        wanted = json.loads(json.dumps(asdict(config)))
-        stored = path / "config.json"
+        super().__init__(path)
+        stored, wanted = path / _CONFIG, to_plain(config)
         if stored.exists():
-            _require_same(stored, wanted)
+            found = to_plain(read_config(path))
+            if found != wanted:
+                name, old, new = _first_difference(found, wanted)
+                raise InfogazeError(
+                    f"{path} holds a run of another configuration: {name} is {old} there and {new} here"
+                )
             return
         make_folder(path)
         if any(entry.suffix != ".partial" and entry.name != LOCK for entry in path.iterdir()):
             raise InfogazeError(f"{path}: not empty and not a run; name another folder")
-        record = {"config": wanted, "versions": _versions(), "revision": _revision()}
-        write_json(stored, record)
-
-    def metrics(self) -> list[dict[str, Any]]:
-        """All lines written so far; a last line that was cut off is left out."""
-        if not self._metrics.exists():
-            return []
-        lines = []
-        for line in self._metrics.read_text().splitlines():
-            try:
-                lines.append(json.loads(line))
-            except ValueError:
-                break
-        return lines
-
-    def rewind(self, phase: int, step: int) -> None:
-        """Forget the metrics of steps after this one of this phase, from 1, which will be taken again."""
-        kept = [line for line in self.metrics() if (line["phase"], line["step"]) <= (phase, step)]
-        write_whole(self._metrics, "".join(json.dumps(line) + "\n" for line in kept).encode())
-
-    def note(self, line: dict[str, Any]) -> None:
-        """Add a line of metrics."""
-        try:
-            with self._metrics.open("a") as file:
-                file.write(json.dumps(line) + "\n")
-        except OSError as error:
-            raise FileError(self._metrics, "cannot be written", error) from None
+        write_json(stored, {"config": wanted, "versions": versions(), "revision": _revision()})
 
 
-def _require_same(stored: Path, wanted: dict[str, Any]) -> None:
+def read_config(folder: Path) -> RunConfig:
+    """The configuration of a run folder."""
+    path = folder / _CONFIG
+    if not path.is_file():
+        raise InfogazeError(f"{folder}: not a run folder, it has no {_CONFIG}; `infogaze train --out` writes one")
     try:
-        found = read_json(stored)["config"]
-    except (InfogazeError, KeyError, TypeError):
-        raise InfogazeError(f"{stored}: not the configuration of a run; name another folder") from None
-    if found != wanted:
-        name, old, new = _first_difference(found, wanted)
-        raise InfogazeError(
-            f"{stored.parent} holds a run of another configuration: {name} is {old} there and {new} here"
-        )
+        return from_plain(RunConfig, read_json(path)["config"])
+    except (InfogazeError, KeyError, TypeError) as error:
+        said = str(error) if isinstance(error, InfogazeError) else "it has no config"
+        raise InfogazeError(f"{path}: not the configuration of a run: {said}") from None
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that compute."""
+    return {
+        "infogaze": __version__, "python": platform.python_version(), "torch": torch.__version__,
+        "torchvision": version("torchvision"), "numpy": np.__version__,
+    }  # fmt: skip
 
 
 def _first_difference(old: Any, new: Any, name: str = "") -> tuple[str, Any, Any]:
@@ -132,15 +120,6 @@ def _first_difference(old: Any, new: Any, name: str = "") -> tuple[str, Any, Any
             if old.get(key) != new.get(key):
                 return _first_difference(old.get(key), new.get(key), f"{name}.{key}" if name else key)
     return name, old, new
-
-
-def _versions() -> dict[str, str]:
-    from infogaze import __version__
-
-    return {
-        "infogaze": __version__, "python": platform.python_version(), "torch": torch.__version__,
-        "torchvision": version("torchvision"), "numpy": np.__version__,
-    }  # fmt: skip
 
 
 def _revision() -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
@@ -39,6 +39,20 @@ def from_plain(kind: type[T], value: Any) -> T:
         raise InfogazeError("; ".join(_faults(error, ""))) from None
     except (_Wrong, InfogazeError, TypeError, RecursionError) as error:
         raise InfogazeError(_said(error, "")) from None
+
+
+def override(record: T, changes: Mapping[str, Any]) -> T:
+    """The record with some fields changed, given as plain values; a field that is a record itself is changed within."""
+    return from_plain(type(record), _merged(to_plain(record), changes))
+
+
+def _merged(plain: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(plain) if isinstance(plain, dict) else {}
+    for name, value in changes.items():
+        inner = merged.get(name)
+        within = isinstance(value, Mapping) and (inner is None or isinstance(inner, dict))
+        merged[name] = _merged(inner, value) if within else value
+    return merged
 
 
 def _faults(error: BaseException, where: str) -> list[str]:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from infogaze.data.inspection import check
-from infogaze.data.options import Options
-from infogaze.data.problems import DataError
+from infogaze.data.options import ReadOptions
 from infogaze.data.reading import in_memory
 from infogaze.data.registry import load_set, read_set
+from infogaze.errors import DataError
 from tests.support.sets import noise
 
 
@@ -71,7 +71,7 @@ def test_names_of_classes_are_kept(tmp_path: Path) -> None:
 
 def test_images_of_another_size_are_resized_one_by_one_with_lanczos(tmp_path: Path) -> None:
     made = plain()
-    found = in_memory(read_set("arrays", write(tmp_path / "set.npz", made), Options(size=(8, 8))))
+    found = in_memory(read_set("arrays", write(tmp_path / "set.npz", made), ReadOptions(size=(8, 8))))
     expected = [Image.fromarray(image).resize((8, 8), Image.Resampling.LANCZOS) for image in made["train_x"]]
     assert np.array_equal(found.train.images.numpy(), np.stack([np.asarray(e).transpose(2, 0, 1) for e in expected]))
 

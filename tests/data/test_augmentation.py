@@ -21,15 +21,18 @@ PAPER = Augmentation()
 ADJUST = (reference.adjust_brightness, reference.adjust_contrast, reference.adjust_saturation)
 
 
-def draw(augmentation: Augmentation, count: int, height: int, width: int, generator: torch.Generator) -> Draw:
+def draw(augmentation: Augmentation, count: int, *, height: int, width: int, generator: torch.Generator) -> Draw:
     """What happens to `count` images, drawn on the generator's device."""
     uniform = torch.rand(count, NUMBERS, generator=generator, device=generator.device)
-    return draw_from(uniform, augmentation, height, width)
+    return draw_from(uniform, augmentation, height=height, width=width)
 
 
 def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generator) -> Tensor:
     """As a training step does it."""
-    return transform(images / 255.0, draw(augmentation, len(images), images.shape[2], images.shape[3], generator))
+    return transform(
+        images / 255.0,
+        draw(augmentation, len(images), height=images.shape[2], width=images.shape[3], generator=generator),
+    )
 
 
 def generator(seed: int, device: str = "cpu") -> torch.Generator:
@@ -52,7 +55,7 @@ def test_each_image_is_what_torchvision_makes_of_it(channels: int, height: int, 
     images = torch.rand(6, channels, height, width, generator=generator(seed), dtype=torch.float64)
     wide = Augmentation(crop_scale=(0.05, 1.0), brightness=0.9, contrast=0.9, saturation=1.5)
     for augmentation in (PAPER, wide):
-        drawn = draw(augmentation, 6, height, width, generator(seed + 1))
+        drawn = draw(augmentation, 6, height=height, width=width, generator=generator(seed + 1))
         expected = torch.stack([by_torchvision(image, drawn, place) for place, image in enumerate(images)])
         assert (transform(images, drawn) - expected).abs().max() < 1e-12
 
@@ -60,21 +63,21 @@ def test_each_image_is_what_torchvision_makes_of_it(channels: int, height: int, 
 @pytest.mark.parametrize("side", [32, 64])
 def test_single_precision_is_enough(side: int) -> None:
     images = torch.rand(200, 3, side, side, generator=generator(0))
-    drawn = draw(PAPER, 200, side, side, generator(1))
+    drawn = draw(PAPER, 200, height=side, width=side, generator=generator(1))
     expected = torch.stack([by_torchvision(image, drawn, place) for place, image in enumerate(images)])
     assert (crop(images, drawn.box, drawn.flip) - crop(images.double(), drawn.box, drawn.flip)).abs().max() < 1e-5
     assert (transform(images, drawn) - expected).abs().max() < 2e-5
 
 
 def test_all_six_orders_occur_and_each_is_the_one_drawn() -> None:
-    drawn = draw(PAPER, 6000, 8, 8, generator(0))
+    drawn = draw(PAPER, 6000, height=8, width=8, generator=generator(0))
     orders, counts = drawn.turn.unique(dim=0, return_counts=True)
     assert {tuple(order) for order in orders.tolist()} == set(itertools.permutations(range(3)))
     assert (counts - 1000).abs().max() < 5 * (6000 * 5 / 36) ** 0.5
 
 
 def test_equal_numbers_still_make_an_order() -> None:
-    drawn = draw_from(torch.full((1, NUMBERS), 0.5), PAPER, 8, 8)
+    drawn = draw_from(torch.full((1, NUMBERS), 0.5), PAPER, height=8, width=8)
     assert drawn.turn.tolist() == [[0, 1, 2]]
 
 
@@ -86,7 +89,7 @@ def test_boxes_are_distributed_as_torchvision_draws_them(height: int, width: int
     theirs = torch.tensor(
         [RandomResizedCrop.get_params(image, [*PAPER.crop_scale], [*PAPER.crop_ratio]) for _ in range(count)]
     )
-    ours = draw(PAPER, count, height, width, generator(0)).box
+    ours = draw(PAPER, count, height=height, width=width, generator=generator(0)).box
     assert (ours[:, :2] >= 0).all()
     assert (ours[:, 0] + ours[:, 2] <= height).all()
     assert (ours[:, 1] + ours[:, 3] <= width).all()
@@ -103,7 +106,7 @@ def test_boxes_are_distributed_as_torchvision_draws_them(height: int, width: int
 def test_where_no_candidate_fits_the_crop_is_torchvisions_middle(height: int, width: int) -> None:
     narrow = Augmentation(crop_scale=(1.0, 1.0), crop_ratio=(0.9, 1.1))
     expected = RandomResizedCrop.get_params(torch.empty(3, height, width), [1.0, 1.0], [0.9, 1.1])
-    boxes = draw(narrow, 50, height, width, generator(0)).box
+    boxes = draw(narrow, 50, height=height, width=width, generator=generator(0)).box
     assert boxes.unique(dim=0).tolist() == [[*expected]]
 
 
@@ -111,13 +114,15 @@ def test_the_first_candidate_that_fits_is_taken() -> None:
     numbers = torch.full((1, NUMBERS), 0.5)
     numbers[0, 0], numbers[0, 10] = 0.999, 0.999  # as large and as wide as may be: does not fit a square
     numbers[0, 1] = 0.0  # the least area, square: fits
-    box = draw_from(numbers, PAPER, 32, 32).box[0].tolist()
+    box = draw_from(numbers, PAPER, height=32, width=32).box[0].tolist()
     assert box[2:] == [28, 28]  # the root of three quarters, of 32
     assert box[:2] == [2, 2]
 
 
 def test_factors_and_flips_are_uniform_within_their_bounds() -> None:
-    drawn = draw(Augmentation(brightness=0.4, contrast=0.2, saturation=3.0), 20000, 8, 8, generator(0))
+    drawn = draw(
+        Augmentation(brightness=0.4, contrast=0.2, saturation=3.0), 20000, height=8, width=8, generator=generator(0)
+    )
     low, high = torch.tensor([0.6, 0.8, 0.0]), torch.tensor([1.4, 1.2, 4.0])
     unit = (drawn.factors - low) / (high - low)
     assert unit.min() >= 0
@@ -125,7 +130,7 @@ def test_factors_and_flips_are_uniform_within_their_bounds() -> None:
     assert (unit.mean(0) - 0.5).abs().max() < 5 * (1 / 12 / 20000) ** 0.5
     assert (unit.var(0) - 1 / 12).abs().max() < 0.003
     assert abs(drawn.flip.float().mean() - 0.5) < 5 * 0.5 / 20000**0.5
-    assert not draw(replace(PAPER, flip=False), 1000, 8, 8, generator(0)).flip.any()
+    assert not draw(replace(PAPER, flip=False), 1000, height=8, width=8, generator=generator(0)).flip.any()
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -148,20 +153,20 @@ def test_an_augmentation_that_allows_nothing_changes_nothing() -> None:
 
 def test_saturation_leaves_grey_images_as_they_are() -> None:
     images = torch.rand(8, 1, 16, 16, generator=generator(0))
-    drawn = draw(PAPER, 8, 16, 16, generator(1))
+    drawn = draw(PAPER, 8, height=16, width=16, generator=generator(1))
     other = replace(drawn, factors=drawn.factors * torch.tensor([1.0, 1.0, 0.1]))
     assert torch.equal(transform(images, drawn), transform(images, other))
 
 
 def test_an_image_is_the_same_in_any_batch() -> None:
     images = torch.rand(8, 3, 16, 16, generator=generator(0))
-    drawn = draw(PAPER, 8, 16, 16, generator(1))
-    alone = Draw(drawn.box[5:6], drawn.flip[5:6], drawn.factors[5:6], drawn.turn[5:6])
+    drawn = draw(PAPER, 8, height=16, width=16, generator=generator(1))
+    alone = Draw(box=drawn.box[5:6], flip=drawn.flip[5:6], factors=drawn.factors[5:6], turn=drawn.turn[5:6])
     assert (transform(images, drawn)[5] - transform(images[5:6], alone)[0]).abs().max() < 1e-6
 
 
 def test_nothing_depends_on_values_that_only_the_device_knows() -> None:
-    drawn = draw_from(torch.empty(4, NUMBERS, device="meta"), PAPER, 16, 16)
+    drawn = draw_from(torch.empty(4, NUMBERS, device="meta"), PAPER, height=16, width=16)
     assert transform(torch.empty(4, 3, 16, 16, device="meta"), drawn).shape == (4, 3, 16, 16)
 
 
@@ -169,7 +174,7 @@ COMPILED = """
 import torch
 from infogaze.data.augmentation import NUMBERS, Augmentation, draw_from, transform
 def step(images, numbers):
-    return transform(images / 255.0, draw_from(numbers, Augmentation(), 16, 16))
+    return transform(images / 255.0, draw_from(numbers, Augmentation(), height=16, width=16))
 generator = torch.Generator().manual_seed(0)
 images = torch.randint(0, 256, (4, 3, 16, 16), dtype=torch.uint8, generator=generator)
 numbers = torch.rand(4, NUMBERS, generator=generator)
@@ -186,17 +191,17 @@ def test_it_compiles_whole() -> None:
 def test_it_fits_a_cuda_graph() -> None:
     images = torch.rand(4, 3, 16, 16, device="cuda")
     numbers = torch.rand(4, NUMBERS, device="cuda")
-    expected = transform(images, draw_from(numbers, PAPER, 16, 16))
+    expected = transform(images, draw_from(numbers, PAPER, height=16, width=16))
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        found = transform(images, draw_from(numbers, PAPER, 16, 16))
+        found = transform(images, draw_from(numbers, PAPER, height=16, width=16))
     graph.replay()
     assert (found - expected).abs().max() < 1e-6
 
 
 def test_autocast_does_not_round_it() -> None:
     images = torch.rand(4, 3, 16, 16, generator=generator(0))
-    drawn = draw(PAPER, 4, 16, 16, generator(1))
+    drawn = draw(PAPER, 4, height=16, width=16, generator=generator(1))
     with torch.autocast("cpu", torch.bfloat16):
         found = transform(images, drawn)
     assert torch.equal(found, transform(images, drawn))

@@ -15,11 +15,11 @@ import torch
 
 from infogaze.data import cache, reading
 from infogaze.data.cache import cache_root
-from infogaze.data.options import AS_IT_IS, Options
-from infogaze.data.problems import DataError
+from infogaze.data.options import AS_IT_IS, ReadOptions
 from infogaze.data.reading import in_memory
 from infogaze.data.registry import load_set, read_set
 from infogaze.data.sets import ImageSet, Split
+from infogaze.errors import DataError
 from infogaze.pictures import Form, read_picture
 from tests.support.sets import noise, write_image
 
@@ -47,7 +47,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return paths
 
 
-def load(source: Path, options: Options = AS_IT_IS) -> ImageSet:
+def load(source: Path, options: ReadOptions = AS_IT_IS) -> ImageSet:
     return load_set("folder", source, options, cache=source.parent / "cache")
 
 
@@ -73,7 +73,8 @@ def test_a_set_is_read_once_and_comes_back_the_same(source: Path, decoded: list[
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists a process's mappings")
 def test_images_are_mapped_not_loaded(source: Path) -> None:
     images = load(source).train.images
-    [line] = [line for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith("train_images.npy")]
+    file = str(the_cache(source) / "train_images.npy")
+    [line] = [line for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith(file)]
     start, stop = (int(bound, 16) for bound in line.split()[0].split("-"))
     assert start <= images.data_ptr() < stop
     assert line.split()[1].startswith("r--")
@@ -158,11 +159,11 @@ def test_a_file_that_moved_within_the_root_counts_as_changed(source: Path, decod
 
 def test_what_was_read_in_other_ways_is_kept_apart(source: Path, decoded: list[Path]) -> None:
     assert load(source).train.images.shape == (6, 3, 6, 6)
-    assert load(source, Options(channels=1)).train.images.shape == (6, 1, 6, 6)
-    assert load(source, Options(size=(4, 8))).train.images.shape == (6, 3, 4, 8)
+    assert load(source, ReadOptions(channels=1)).train.images.shape == (6, 1, 6, 6)
+    assert load(source, ReadOptions(size=(4, 8))).train.images.shape == (6, 3, 4, 8)
     before = len(decoded)
     load(source)
-    load(source, Options(channels=1))
+    load(source, ReadOptions(channels=1))
     assert len(decoded) == before
 
 
@@ -220,7 +221,7 @@ def test_a_place_that_cannot_be_written_is_one_line(source: Path) -> None:
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(cache, "_write_array", full)

@@ -9,6 +9,7 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from infogaze.data.registry import load_set
 
@@ -48,6 +49,7 @@ def load_in_step(source: Path, prepares: bool, gate: Barrier) -> None:
     assert not wrong, wrong
 
 
+@pytest.mark.slow
 def test_processes_that_start_together_all_load_the_set_and_leave_one_cache(tmp_path: Path) -> None:
     source, labels = tmp_path / "set.npz", np.array([0, 1])
     images = np.arange(48, dtype=np.uint8).reshape(2, 1, 4, 6)

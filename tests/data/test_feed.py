@@ -48,11 +48,11 @@ def test_a_resumed_epoch_goes_on_where_it_stopped(
 ) -> None:
     count, batch = size
     made = feed(count, resident, device)
-    whole = labels_of(made.batches(epoch, batch, seed))
+    whole = labels_of(made.batches(epoch, batch, seed=seed))
     assert len(whole) == made.steps(batch) == count // batch
     assert len(set(itertools.chain(*whole))) == len(whole) * batch
     start = data.draw(st.integers(0, len(whole)))
-    assert labels_of(made.batches(epoch, batch, seed, start=start)) == whole[start:]
+    assert labels_of(made.batches(epoch, batch, seed=seed, start=start)) == whole[start:]
 
 
 @pytest.mark.parametrize("resident", [True, False])
@@ -63,8 +63,10 @@ def test_the_parts_of_all_ranks_are_the_batches_of_a_single_process(
     batch = world * part
     made = feed(batch + more, resident)
     start = data.draw(st.integers(0, made.steps(batch)))
-    single = labels_of(made.batches(epoch, batch, 0, start=start))
-    ranks = [labels_of(made.batches(epoch, batch, 0, rank, world, start)) for rank in range(world)]
+    single = labels_of(made.batches(epoch, batch, seed=0, start=start))
+    ranks = [
+        labels_of(made.batches(epoch, batch, seed=0, rank=rank, world_size=world, start=start)) for rank in range(world)
+    ]
     assert [list(itertools.chain(*parts)) for parts in zip(*ranks, strict=True)] == single
 
 
@@ -91,14 +93,14 @@ def test_every_image_comes_equally_often_at_every_place() -> None:
 @pytest.mark.parametrize("resident", [True, False])
 def test_streamed_batches_stay_as_they_were_handed_out(device: str, resident: bool) -> None:
     made = feed(40, resident, device)
-    kept: list[tuple[Tensor, Tensor]] = list(made.batches(0, 4, 0))
+    kept: list[tuple[Tensor, Tensor]] = list(made.batches(0, 4, seed=0))
     assert len(labels_of(kept)) == 10
     assert all(images.device.type == labels.device.type == device for images, labels in kept)
 
 
 def test_a_stream_that_is_left_early_ends_its_thread() -> None:
     before = threading.active_count()
-    batches = feed(40, resident=False).batches(0, 4, 0)
+    batches = feed(40, resident=False).batches(0, 4, seed=0)
     next(batches)
     assert threading.active_count() == before + 1
     batches.close()  # type: ignore[attr-defined]
@@ -124,8 +126,8 @@ def test_the_budget_decides_to_the_byte_and_the_cpu_needs_none() -> None:
     [
         ({"batch_size": 0}, "the batch size is 0; it must be from 1 to the split's 10 images"),
         ({"batch_size": 11}, "the batch size is 11; it must be from 1 to the split's 10 images"),
-        ({"batch_size": 4, "world": 3}, "a batch of 4 cannot be shared evenly by 3 processes"),
-        ({"batch_size": 4, "world": 2, "rank": 2}, "rank is 2; with 2 processes it must be from 0 to 1"),
+        ({"batch_size": 4, "world_size": 3}, "a batch of 4 cannot be shared evenly by 3 processes"),
+        ({"batch_size": 4, "world_size": 2, "rank": 2}, "rank is 2; with 2 processes it must be from 0 to 1"),
         ({"batch_size": 4, "start": 3}, "start is 3; an epoch has 2 batches"),
     ],
 )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,10 @@ from hypothesis import strategies as st
 
 from infogaze.data.folder import split_by_seed
 from infogaze.data.inspection import check
-from infogaze.data.options import Options
-from infogaze.data.problems import DataError
+from infogaze.data.options import ReadOptions
 from infogaze.data.reading import in_memory
 from infogaze.data.registry import load_set, read_set
+from infogaze.errors import DataError
 from tests.support.sets import noise, write_image
 
 
@@ -36,7 +37,7 @@ def test_given_splits_come_back_exactly(tmp_path: Path) -> None:
 
 def test_a_folder_without_splits_is_split_into_all_its_images(tmp_path: Path) -> None:
     made = write_classes(tmp_path)
-    found = in_memory(read_set("folder", tmp_path, Options(test_share=0.25, seed=3)))
+    found = in_memory(read_set("folder", tmp_path, ReadOptions(test_share=0.25, seed=3)))
     assert found.train.labels.tolist() == [0] * 3 + [1] * 3
     assert found.test.labels.tolist() == [0, 1]
     together = np.concatenate([found.train.images.numpy(), found.test.images.numpy()])
@@ -73,7 +74,7 @@ def test_images_of_any_size_and_mode_become_what_was_asked_for(tmp_path: Path) -
     write_image(tmp_path / "b" / "alpha.webp", noise(2, 3, 3, 4))
     write_image(tmp_path / "b" / "photo.jpg", noise(3, 50, 60, 3))
     for channels in (1, 3):
-        options = Options(size=(8, 10), fit="crop", channels=channels, test_share=0.5)
+        options = ReadOptions(size=(8, 10), fit="crop", channels=channels, test_share=0.5)
         found = in_memory(read_set("folder", tmp_path, options))
         assert found.train.images.shape == found.test.images.shape == (2, channels, 8, 10)
 
@@ -101,13 +102,13 @@ def test_all_that_is_wrong_is_listed_at_once_and_loading_names_the_first(tmp_pat
     findings = check("folder", tmp_path)
     found = {str(problem.path.relative_to(tmp_path)): problem.what for problem in findings.problems}
     assert found.pop("train/dog/half.jpg").startswith("is damaged: ")
+    assert re.search("grey among colour.*--read.channels", found.pop("train/dog/grey.png"))
+    assert re.search("60x50, not 6x5.*--read.size", found.pop("train/dog/large.png"))
     assert found == {
         "train/fox": "is a class without images",
         "train/cat/more": "is a folder within a class; images lie in the class folder itself",
         "train/cat/notes.txt": "is no image that Pillow can read",
         "train/cat/nothing.png": "is an empty file",
-        "train/dog/grey.png": "is grey among colour images; the option channels (--read.channels) makes all grey (1) or colour (3)",
-        "train/dog/large.png": "is 60x50, not 6x5 like the first; ask for a size that all are brought to",
         "test/emu": "is a class that train/ lacks",
     }
     assert findings.counts["train"] == {"cat": 6, "dog": 7, "fox": 0}
@@ -116,6 +117,30 @@ def test_all_that_is_wrong_is_listed_at_once_and_loading_names_the_first(tmp_pat
         load_set("folder", tmp_path, cache=tmp_path / "cache")
     assert str(error.value) == f"{findings.problems[0]} (+7 more)"
     assert error.value.problems == findings.problems
+
+
+def test_many_images_of_different_sizes_are_one_problem_that_names_the_option(tmp_path: Path) -> None:
+    for k in range(200):
+        write_image(tmp_path / "ab"[k % 2] / f"{k:03}.png", noise(k, 6, 6 + k % 7, 3))
+    (problem,) = check("folder", tmp_path).problems
+    assert re.search(r"6x\d+, not 6x\d+.*--read.size.*\b\d+ files", str(problem))
+    with pytest.raises(DataError) as error:
+        load_set("folder", tmp_path, cache=tmp_path / ".cache")
+    assert str(error.value) == str(problem)
+    assert check("folder", tmp_path, ReadOptions(size=(6, 6))).problems == ()
+
+
+def test_problems_of_one_kind_are_told_together_and_others_each_for_itself(tmp_path: Path) -> None:
+    write_classes(tmp_path)
+    for k in range(3):
+        write_image(tmp_path / "cat" / f"large {k}.png", noise(k, 9, 9, 3))
+        write_image(tmp_path / "dog" / f"grey {k}.png", noise(k, 6, 5))
+        (tmp_path / "dog" / f"text {k}.png").write_text("no image")
+    problems = [str(problem) for problem in check("folder", tmp_path).problems]
+    assert len(problems) == 5
+    assert sum("--read.size" in line and "(3 files" in line for line in problems) == 1
+    assert sum("--read.channels" in line and "(3 files" in line for line in problems) == 1
+    assert sum("is no image" in line for line in problems) == 3
 
 
 def test_a_folder_of_no_readable_image_still_lists_them_all(tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from infogaze.data.inspection import check, list_sets, show
-from infogaze.data.options import Options
-from infogaze.data.problems import DataError
+from infogaze.data.contact_sheet import draw_contact_sheet
+from infogaze.data.inspection import check, list_sets
+from infogaze.data.options import ReadOptions
 from infogaze.data.registry import SETS
+from infogaze.errors import DataError
 from tests.support.sets import noise, write_image
 
 
@@ -58,7 +59,9 @@ def test_the_contact_sheet_shows_the_pixels_of_every_class(tmp_path: Path, chann
         for k in range(2):
             shape = (10, 20) if channels == 1 else (10, 20, 3)
             write_image(tmp_path / "root" / name / f"{k}.png", np.full(shape, grey, np.uint8))
-    out = show("folder", tmp_path / "root", tmp_path / "new" / "sheet.png", Options(test_share=0.5))
+    out = draw_contact_sheet(
+        "folder", tmp_path / "root", out=tmp_path / "new" / "sheet.png", options=ReadOptions(test_share=0.5)
+    )
     with Image.open(out) as sheet:
         pixels = np.asarray(sheet.convert("RGB"))
     areas = {grey: int((pixels == grey).all(-1).sum()) for grey in greys.values()}
@@ -74,4 +77,4 @@ def test_the_contact_sheet_of_a_damaged_set_names_the_file(tmp_path: Path) -> No
     for k in range(2):
         (tmp_path / "root" / "b" / f"{k}.png").write_text("no image")
     with pytest.raises(DataError, match=r"b/.\.png: is no image"):
-        show("folder", tmp_path / "root", tmp_path / "sheet.png")
+        draw_contact_sheet("folder", tmp_path / "root", out=tmp_path / "sheet.png")

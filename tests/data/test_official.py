@@ -7,13 +7,13 @@ import pytest
 from PIL import Image
 
 from infogaze.data.inspection import check
-from infogaze.data.options import Options
-from infogaze.data.problems import DataError
+from infogaze.data.options import ReadOptions
 from infogaze.data.reading import in_memory
 from infogaze.data.registry import read_set
+from infogaze.errors import DataError
 from tests.support.sets import CINIC10, noise, write_cinic10, write_image, write_tinyimagenet
 
-UNMERGED = Options(merge_validation=False)
+UNMERGED = ReadOptions(merge_validation=False)
 
 
 def nchw(images: np.ndarray) -> np.ndarray:

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from infogaze.data.digits import digits
-from infogaze.data.options import Options
-from infogaze.data.problems import DataError, Problem
+from infogaze.data.options import ReadOptions
 from infogaze.data.registry import SETS, load_set
+from infogaze.errors import DataError, Problem, collapsed
 
 
 def test_the_digits_need_no_root_and_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INFOGAZE_CACHE", str(tmp_path))
-    found, made = load_set("digits", options=Options(seed=4)), digits(seed=4)
+    found, made = load_set("digits", options=ReadOptions(seed=4)), digits(seed=4)
     assert torch.equal(found.train.images, made.train.images)
     assert torch.equal(found.test.labels, made.test.labels)
     assert found.classes == made.classes
@@ -28,7 +28,7 @@ def test_unknown_names_options_roots_and_downloads_are_refused(tmp_path: Path) -
     ):
         load_set("cifar10")
     with pytest.raises(ValueError, match=r"svhn has no option 'channels'; it has size, fit"):
-        load_set("svhn", tmp_path, Options(channels=1))
+        load_set("svhn", tmp_path, ReadOptions(channels=1))
     with pytest.raises(ValueError, match=r"tinyimagenet cannot be downloaded by infogaze; unpack"):
         load_set("tinyimagenet", tmp_path, download=True)
 
@@ -60,3 +60,15 @@ def test_an_error_counts_the_problems_it_does_not_show() -> None:
     assert str(DataError(problems[0])) == "a.png: is missing"
     assert str(DataError(*problems)) == "a.png: is missing (+1 more)"
     assert str(problems[1]) == "b.png: two lines"
+
+
+def test_problems_of_one_kind_count_as_one_and_say_how_many_they_are() -> None:
+    sizes = [Problem(Path(f"{name}.png"), "is 3x4, not 5x5", kind="size") for name in "abc"]
+    missing = Problem(Path("d.png"), "is missing")
+    assert [str(problem) for problem in collapsed([sizes[0], missing])] == [str(sizes[0]), str(missing)]
+    first, second = collapsed([*sizes, missing])
+    assert (first.path, second) == (Path("a.png"), missing)
+    assert first.what.startswith("is 3x4, not 5x5")
+    assert "3" in first.what.removeprefix("is 3x4, not 5x5")
+    assert collapsed([first, second]) == (first, second), "once is enough"
+    assert str(DataError(*sizes, missing)) == f"{first} (+1 more)"

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from torchvision.datasets import CIFAR10
 
-from infogaze.data.problems import DataError
 from infogaze.data.registry import load_set
 from infogaze.data.sets import ImageSet
+from infogaze.errors import DataError
 from tests.support.sets import write_cifar10, write_cifar100, write_svhn
 
 

@@ -7,7 +7,7 @@ from infogaze.evaluation.area import accuracy_by_area, observed_share
 from infogaze.gaze.sensor import ImageSensor
 from infogaze.grid import GlimpseGrid
 
-GRID = GlimpseGrid(height=8, width=12, glimpse=4, stride=2)
+GRID = GlimpseGrid(height=8, width=12, glimpse_size=4, stride=2)
 
 
 def test_two_overlapping_looks_count_their_overlap_once() -> None:
@@ -23,7 +23,7 @@ def test_the_observed_share_is_what_the_sensor_handed_out() -> None:
     rows = torch.randint(0, 5, (scenes, looks, 1), generator=generator)
     cols = torch.randint(0, 9, (scenes, looks, 1), generator=generator)  # off the grid too
     locations = torch.cat([rows, cols], -1)
-    sensor = ImageSensor(torch.zeros(scenes, 1, 8, 12), GRID.glimpse)
+    sensor = ImageSensor(torch.zeros(scenes, 1, 8, 12), GRID.glimpse_size)
     share = observed_share(locations, GRID)
     for look in range(looks):
         sensor.look(locations[:, look])
@@ -36,8 +36,8 @@ def test_looking_everywhere_shows_the_whole_scene() -> None:
 
 def test_each_look_of_each_scene_falls_in_one_bin() -> None:
     share = torch.tensor([[0.0, 0.25, 0.5], [0.1, 0.3, 1.0]])
-    right = torch.tensor([[False, True, True], [True, True, False]])
-    accuracy, count = accuracy_by_area(right, share, torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0]))
+    correct = torch.tensor([[False, True, True], [True, True, False]])
+    accuracy, count = accuracy_by_area(correct, share, torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0]))
     assert count.tolist() == [2, 2, 1, 1]  # an edge opens its bin, and the last closes the last
     assert accuracy.tolist() == [0.5, 1.0, 1.0, 0.0]
 

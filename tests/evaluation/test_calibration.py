@@ -30,13 +30,13 @@ def test_a_confidence_on_an_edge_belongs_to_the_bin_above() -> None:
     assert diagram.share.tolist() == [0.0, 1.0]
 
 
-def test_the_label_named_is_the_one_given_where_rounded_probabilities_cannot_tell_it() -> None:
+def test_the_prediction_is_the_one_given_where_rounded_probabilities_cannot_tell_it() -> None:
     even = torch.full((2, 1, 2), 0.5).log()
-    labels, named = torch.tensor([1, 0]), torch.tensor([[1], [0]])
-    assert reliability(labels, named[:, 0], even[:, 0], bins=2).accuracy.tolist()[1] == 1.0
-    assert expected_calibration_error(labels, named, even).tolist() == pytest.approx([0.5])
-    assert expected_calibration_error(labels, 1 - named, even).tolist() == pytest.approx([0.5])
-    assert reliability(labels, 1 - named[:, 0], even[:, 0], bins=2).accuracy.tolist()[1] == 0.0
+    labels, predictions = torch.tensor([1, 0]), torch.tensor([[1], [0]])
+    assert reliability(labels, predictions[:, 0], even[:, 0], bins=2).accuracy.tolist()[1] == 1.0
+    assert expected_calibration_error(labels, predictions, even).tolist() == pytest.approx([0.5])
+    assert expected_calibration_error(labels, 1 - predictions, even).tolist() == pytest.approx([0.5])
+    assert reliability(labels, 1 - predictions[:, 0], even[:, 0], bins=2).accuracy.tolist()[1] == 0.0
 
 
 @pytest.mark.parametrize("bins", [1, 10, 15])
@@ -47,7 +47,7 @@ def test_the_calibration_error_is_that_of_torchmetrics(bins: int, sharpness: flo
         float(multiclass_calibration_error(look.exp(), labels, num_classes=5, n_bins=bins, norm="l1"))
         for look in log_probabilities.unbind(1)
     ]
-    ours = expected_calibration_error(labels, log_probabilities.argmax(-1), log_probabilities, bins)
+    ours = expected_calibration_error(labels, log_probabilities.argmax(-1), log_probabilities, bins=bins)
     assert ours.tolist() == pytest.approx(theirs, abs=1e-6)
     assert float(ours.max()) > 0.05  # or the comparison says little
     # The sharpest guesses are certain to the last bit, which is a case of its own.
@@ -56,10 +56,12 @@ def test_the_calibration_error_is_that_of_torchmetrics(bins: int, sharpness: flo
 
 def test_the_calibration_error_is_the_distance_from_the_diagonal_of_the_diagram() -> None:
     labels, log_probabilities = _guesses(2.0)
-    named = log_probabilities.argmax(-1)
-    diagram = reliability(labels, named[:, 0], log_probabilities[:, 0])
+    predictions = log_probabilities.argmax(-1)
+    diagram = reliability(labels, predictions[:, 0], log_probabilities[:, 0])
     distance = ((diagram.confidence - diagram.accuracy).abs() * diagram.share).nansum()
-    assert float(expected_calibration_error(labels, named, log_probabilities)[0]) == pytest.approx(float(distance))
+    assert float(expected_calibration_error(labels, predictions, log_probabilities)[0]) == pytest.approx(
+        float(distance)
+    )
 
 
 def test_the_negative_log_likelihood_is_in_nats() -> None:

@@ -8,10 +8,10 @@ from scipy.ndimage import gaussian_filter
 from torch import Tensor
 from torch.nn import functional
 
-from infogaze.evaluation.corruptions import DISTURBANCES
+from infogaze.evaluation.corruptions import CORRUPTIONS
 from infogaze.rng import SceneNoise, scene_seeds
 
-KINDS = list(DISTURBANCES)
+KINDS = list(CORRUPTIONS)
 
 
 def _scenes(count: int, channels: int = 3, height: int = 32, width: int = 32) -> Tensor:
@@ -19,39 +19,39 @@ def _scenes(count: int, channels: int = 3, height: int = 32, width: int = 32) ->
     return torch.randint(0, 256, (count, channels, height, width), generator=generator).to(torch.uint8)
 
 
-def _apply(kind: str, images: Tensor, strength: float, seed: int = 0) -> Tensor:
-    return DISTURBANCES[kind].apply(images, strength, scene_seeds(seed, len(images)))
+def _apply(kind: str, images: Tensor, severity: float, seed: int = 0) -> Tensor:
+    return CORRUPTIONS[kind].apply(images, severity, scene_seeds(seed, len(images)))
 
 
-def test_there_are_five_kinds_of_five_rising_strengths() -> None:
+def test_there_are_five_kinds_of_five_rising_severities() -> None:
     assert KINDS == ["shift", "scale", "blur", "noise", "occlusion"]
-    for disturbance in DISTURBANCES.values():
-        assert len(disturbance.strengths) == 5
-        assert list(disturbance.strengths) == sorted(set(disturbance.strengths))
+    for corruption in CORRUPTIONS.values():
+        assert len(corruption.severities) == 5
+        assert list(corruption.severities) == sorted(set(corruption.severities))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("channels", "height", "width"), [(3, 32, 32), (1, 9, 14), (2, 65, 40)])
-def test_no_strength_changes_no_bit_and_every_other_does(kind: str, channels: int, height: int, width: int) -> None:
+def test_severity_0_changes_no_bit_and_every_other_does(kind: str, channels: int, height: int, width: int) -> None:
     images = _scenes(4, channels, height, width)
-    none, *strengths = DISTURBANCES[kind].strengths
+    none, *severities = CORRUPTIONS[kind].severities
     assert none == 0.0
     assert torch.equal(_apply(kind, images, none), images)
-    for strength in strengths:
-        disturbed = _apply(kind, images, strength)
-        assert disturbed.shape == images.shape
-        assert disturbed.dtype == torch.uint8
-        assert bool((disturbed != images).flatten(1).any(1).all())
+    for severity in severities:
+        corrupted = _apply(kind, images, severity)
+        assert corrupted.shape == images.shape
+        assert corrupted.dtype == torch.uint8
+        assert bool((corrupted != images).flatten(1).any(1).all())
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_stronger_disturbance_of_a_picture_is_farther_from_it(kind: str) -> None:
+def test_a_more_severe_corruption_of_a_picture_is_farther_from_it(kind: str) -> None:
     row, col = torch.meshgrid(torch.arange(32), torch.arange(32), indexing="ij")
     smooth = 127 + 90 * torch.sin(row / 5) * torch.cos(col / 4)
     images = smooth.to(torch.uint8).expand(20, 1, 32, 32)
     change = [
-        float((_apply(kind, images, strength).float() - images.float()).abs().mean())
-        for strength in DISTURBANCES[kind].strengths
+        float((_apply(kind, images, severity).float() - images.float()).abs().mean())
+        for severity in CORRUPTIONS[kind].severities
     ]
     assert change == sorted(change)
     assert change[-1] > 1.5 * change[-3] > 0
@@ -60,29 +60,37 @@ def test_a_stronger_disturbance_of_a_picture_is_farther_from_it(kind: str) -> No
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_happens_to_a_scene_does_not_depend_on_its_neighbours(kind: str) -> None:
     images, seeds = _scenes(6), scene_seeds(0, 6)
-    disturbance = DISTURBANCES[kind]
-    for strength in disturbance.strengths:
-        together = disturbance.apply(images, strength, seeds)
+    corruption = CORRUPTIONS[kind]
+    for severity in corruption.severities:
+        together = corruption.apply(images, severity, seeds)
         for scene in (5, 2):
-            alone = disturbance.apply(images[scene : scene + 1], strength, seeds[scene : scene + 1])
+            alone = corruption.apply(images[scene : scene + 1], severity, seeds[scene : scene + 1])
             assert torch.equal(alone[0], together[scene])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "blur"])
 def test_all_is_done_on_the_device_of_the_images(kind: str) -> None:
     # The meta device computes nothing, and refuses as any other to mix with tensors that are elsewhere.
     images = torch.empty(2, 3, 32, 32, dtype=torch.uint8, device="meta")
-    assert _apply(kind, images, DISTURBANCES[kind].strengths[-1]).device.type == "meta"
+    assert _apply(kind, images, CORRUPTIONS[kind].severities[-1]).device.type == "meta"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_what_is_blurred_comes_back_to_the_device_of_the_images() -> None:
+    images = _scenes(2)
+    blurred = _apply("blur", images.cuda(), 1.0)
+    assert blurred.device.type == "cuda"
+    assert torch.equal(blurred.cpu(), _apply("blur", images, 1.0))
 
 
 @pytest.mark.parametrize(("kind", "random"), [(kind, kind in ("shift", "noise", "occlusion")) for kind in KINDS])
-def test_the_same_image_with_another_seed_is_disturbed_in_another_way_where_chance_has_a_part(
+def test_the_same_image_with_another_seed_is_corrupted_in_another_way_where_chance_has_a_part(
     kind: str, random: bool
 ) -> None:
     images = _scenes(1).expand(20, -1, -1, -1)
-    disturbed = _apply(kind, images, DISTURBANCES[kind].strengths[-1])
-    assert (len(disturbed.flatten(1).unique(dim=0)) > 10) == random
-    assert torch.equal(disturbed, _apply(kind, images, DISTURBANCES[kind].strengths[-1]))
+    corrupted = _apply(kind, images, CORRUPTIONS[kind].severities[-1])
+    assert (len(corrupted.flatten(1).unique(dim=0)) > 10) == random
+    assert torch.equal(corrupted, _apply(kind, images, CORRUPTIONS[kind].severities[-1]))
 
 
 @pytest.mark.parametrize("pixels", [1.0, 4.0, 8.0])
@@ -149,9 +157,9 @@ def test_occlusion_of_more_than_a_square_can_cover_is_the_largest_square() -> No
     assert covered.sum((1, 2, 3)).tolist() == [64, 64]
 
 
-def test_a_disturbance_says_nothing_about_the_first_look_of_the_same_seed() -> None:
+def test_a_corruption_says_nothing_about_the_first_look_of_the_same_seed() -> None:
     images, seeds = torch.zeros(2000, 1, 32, 32, dtype=torch.uint8), scene_seeds(0, 2000)
-    covered = DISTURBANCES["occlusion"].apply(images, 0.05, seeds)[:, 0] == 128
+    covered = CORRUPTIONS["occlusion"].apply(images, 0.05, seeds)[:, 0] == 128
     top = covered.any(2).int().argmax(1).double()
     for position in range(4):
         drawn = SceneNoise(seeds, 0).uniform(4)[:, position].double()

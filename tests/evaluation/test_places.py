@@ -6,10 +6,10 @@ import pytest
 import torch
 from sklearn.metrics import mutual_info_score
 
-from infogaze.evaluation.places import density, dependence, visited_entropy
+from infogaze.evaluation.places import density, dependence, visit_entropy
 from infogaze.grid import GlimpseGrid
 
-GRID = GlimpseGrid(height=12, width=16, glimpse=4, stride=4)  # 3 rows, 4 columns
+GRID = GlimpseGrid(height=12, width=16, glimpse_size=4, stride=4)  # 3 rows, 4 columns
 
 
 def test_density_is_the_share_of_scenes_at_each_place_of_each_look() -> None:
@@ -22,7 +22,7 @@ def test_density_is_the_share_of_scenes_at_each_place_of_each_look() -> None:
 
 @pytest.mark.parametrize("stride", [1, 2, 3, 4, 5])
 def test_a_location_off_the_grid_counts_to_its_nearest_place(stride: int) -> None:
-    grid = GlimpseGrid(height=13, width=16, glimpse=4, stride=stride)
+    grid = GlimpseGrid(height=13, width=16, glimpse_size=4, stride=stride)
     everywhere = torch.cartesian_prod(torch.arange(10), torch.arange(13))
     places = grid.locations()
     for location in everywhere:
@@ -39,14 +39,14 @@ def test_the_entropy_of_places_is_zero_where_all_look_alike_and_log_of_the_place
     locations = torch.stack([everywhere[5].expand(12, 2), everywhere, everywhere // 8 * 8], 1)
     # The last look is at rows 0 (8 scenes) and 8 (4), columns 0 and 8 (half each).
     last = math.log(2) - (2 / 3) * math.log(2 / 3) - (1 / 3) * math.log(1 / 3)
-    assert visited_entropy(locations, GRID).tolist() == pytest.approx([0.0, math.log(12), last])
+    assert visit_entropy(locations, GRID).tolist() == pytest.approx([0.0, math.log(12), last])
 
 
 def _looks(scenes: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Labels, and three looks: one that says nothing of the label, one that says it half of the time, one that says it always."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(0, 10, (scenes,), generator=generator)
-    anywhere = torch.randint(0, GRID.places, (scenes,), generator=generator)
+    anywhere = torch.randint(0, GRID.num_locations, (scenes,), generator=generator)
     half = torch.where(torch.rand(scenes, generator=generator) < 0.5, labels, anywhere)
     return labels, torch.stack([GRID.locations()[place] for place in (anywhere, half, labels)], 1)
 

@@ -10,7 +10,7 @@ from infogaze.gaze import captured as acceleration
 from infogaze.gaze.captured import CapturedPolicy
 from infogaze.gaze.policies import Choice, Policy
 from infogaze.nn.belief import Belief
-from infogaze.nn.model import Recogniser
+from infogaze.nn.model import GlimpseClassifier
 from infogaze.rng import SceneNoise, scene_seeds
 from tests.support.tiny import CONFIG, tiny_agent
 
@@ -20,7 +20,7 @@ captures: list[tuple[float, bool]] = []
 class Noted:
     """Stands for a captured graph, which needs a GPU: says of which weights and precision it was made."""
 
-    def __init__(self, policy: Policy, model: Recogniser, *given: object) -> None:
+    def __init__(self, policy: Policy, model: GlimpseClassifier, belief: Belief, **given: object) -> None:
         self.made_of = _weight(model), torch.is_autocast_enabled("cpu")
         captures.append(self.made_of)
 
@@ -29,13 +29,14 @@ class Noted:
         return Choice(torch.zeros(scenes, 2, dtype=torch.int64), said.expand(scenes, 2))
 
 
-def _weight(model: Recogniser) -> float:
+def _weight(model: GlimpseClassifier) -> float:
     return float(next(model.parameters()).detach().flatten()[0])
 
 
 def _decided(policy: CapturedPolicy, agent: Agent, batch: int = 1) -> list[float]:
-    given = torch.ones(batch, CONFIG.grid.places, dtype=torch.bool), SceneNoise(scene_seeds(0, batch), 1)
-    decision: list[float] = policy(agent.model, agent.model.backbone.start(batch), *given).gain[0].tolist()
+    candidates = torch.ones(batch, CONFIG.grid.num_locations, dtype=torch.bool)
+    noise, belief = SceneNoise(scene_seeds(0, batch), 1), agent.model.backbone.start(batch)
+    decision: list[float] = policy(agent.model, belief, candidates=candidates, noise=noise).gain[0].tolist()
     return decision
 
 
@@ -57,9 +58,9 @@ def test_a_graph_serves_one_batch_size_and_one_precision() -> None:
 
 def test_a_model_is_never_answered_by_the_graph_of_another_that_is_gone() -> None:
     policy = CapturedPolicy(GainPolicy(2))
-    for seed in range(40):
+    for seed in range(20):
         agent = tiny_agent(seed=seed)
         assert _decided(policy, agent)[0] == _weight(agent.model)
         del agent
         gc.collect()
-    assert len(captures) == 40
+    assert len(captures) == 20

@@ -12,35 +12,39 @@ from torch.nn import functional
 from infogaze import METHODS, Model
 from infogaze.methods import discriminative, ram, ram_plus
 from infogaze.methods.registry import build_for
-from infogaze.training import phases
+from infogaze.training import rollout
 from infogaze.training.phases import Phase
-from tests.support.methods import LOOKS, OBJECTIVE, batch, drawn, made, reached, under
+from infogaze.training.step import TrainStep
+from tests.support.methods import LOOKS, OBJECTIVE, batch_for, chosen, made, outcome, reached, under
+from tests.support.small_run import RECIPE, scenes
 from tests.support.tiny import CONFIG
 
 ALL = ("",)
-OURS = ("infogaze", "no-hindsight", "gaussian", "gaussian-no-hindsight", "attention")
+OURS = ("infogaze", "paper", "gaussian", "infogaze-gaussian", "attention")
+CORRECTED = ("infogaze", "infogaze-gaussian")
 IMAGINING = ("posterior.", "decoder.", "log_variance")
 TAUGHT: dict[tuple[str, str], tuple[str, ...]] = {
-    **{(name, "recognise"): ("backbone.",) for name in METHODS if name != "cnn"},
+    **{(name, "classify"): ("backbone.",) for name in METHODS},
     **{(name, "imagine"): IMAGINING for name in OURS},
-    **{(name, "refine"): ALL for name in OURS},
-    **{(name, "settle"): ALL for name in ("random", "oracle")},
-    **{(name, "attend"): ALL for name in ("ram", "ram-plus")},
+    **{(name, "finetune"): ALL for name in (*OURS, "random", "oracle")},
+    **{(name, "reinforce"): ALL for name in ("ram", "ram-plus")},
     ("discriminative", "estimate"): ALL,
-    ("cnn", "see all"): ALL,
 }
 UNFELT = {"backbone.belief_update.score.2.bias"}
 """A number added to all scores of a softmax: no gradient but of rounding."""
 
 
-@pytest.mark.parametrize(
+every_phase = pytest.mark.parametrize(
     ("method", "phase"), [pytest.param(name, phase, id=f"{name}-{phase.name}") for name in METHODS for phase in METHODS[name].phases]
 )  # fmt: skip
+
+
+@every_phase
 def test_a_phase_teaches_exactly_what_it_should(method: str, phase: Phase) -> None:
-    model = made(method).train()
-    outcome = phase.loss(model, batch(), drawn(phase, model), OBJECTIVE)
+    model = made(method)
+    loss = outcome(phase, model, batch_for(phase, model)).loss
     expected = under(model, *TAUGHT[method, phase.name])
-    assert reached(outcome.loss, model) - UNFELT == expected - UNFELT
+    assert reached(loss, model) - UNFELT == expected - UNFELT
     handed = {id(parameter) for parameter in phase.trained(model)}
     assert {name for name, parameter in model.named_parameters() if id(parameter) in handed} == expected
 
@@ -52,25 +56,25 @@ def test_a_method_has_the_parts_it_is_said_to_have_and_no_others(method: str) ->
     own = {
         "ram": {"controller", "baseline"}, "ram-plus": {"controller", "baseline"}, "discriminative": {"head"},
     }  # fmt: skip
-    imagining = {"posterior", "decoder", "log_variance"} if METHODS[method].imagines else set()
-    hindsight = {"hindsight"} if METHODS[method].imagines and "no-hindsight" not in method else set()
-    assert parts == {"backbone"} | imagining | hindsight | own.get(method, set())
+    imagination = {"posterior", "decoder", "log_variance"} if METHODS[method].imagines else set()
+    correction = {"correction"} if method in CORRECTED else set()
+    assert parts == {"backbone"} | imagination | correction | own.get(method, set())
     assert isinstance(model, Model) == METHODS[method].imagines
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_only_methods_named_after_it_go_without_flows_or_hindsight(method: str) -> None:
-    sizes = METHODS[method].sizes(replace(CONFIG, flow_layers=2, hindsight=True))
-    assert sizes.flow_layers == (0 if method.startswith("gaussian") else 2)
-    assert sizes.hindsight == (not method.endswith("no-hindsight"))
+def test_only_the_gaussian_methods_go_without_flows_and_only_the_papers_without_a_correction(method: str) -> None:
+    sizes = METHODS[method].sizes(replace(CONFIG, flow_layers=2, gain_correction=True))
+    assert sizes.flow_layers == (0 if "gaussian" in method else 2)
+    assert sizes.gain_correction == (method not in ("paper", "gaussian", "attention"))
 
 
 def test_every_method_begins_a_seed_with_the_same_networks_that_see_and_name() -> None:
     ours = build_for("infogaze", CONFIG, 5).backbone.state_dict()
     for method in (
-        "no-hindsight",
+        "paper",
         "gaussian",
-        "gaussian-no-hindsight",
+        "infogaze-gaussian",
         "random",
         "ram",
         "ram-plus",
@@ -94,68 +98,70 @@ def _baseline_alone(log_density: Tensor, reward: Tensor, expected: Tensor) -> Te
     return (reward - expected).square().mean()
 
 
-def _attend(method: str, patch: pytest.MonkeyPatch, *, classify: bool, reinforce: object) -> tuple[set[str], ram.Ram]:
+def _reinforce(
+    method: str, patch: pytest.MonkeyPatch, *, classify: bool, reinforce: object
+) -> tuple[set[str], ram.Ram]:
     """What RAM's second phase teaches when some of its loss is left out."""
     for module in (ram, ram_plus):
         patch.setattr(module, "reinforce_loss", reinforce)
     if not classify:
         patch.setattr(ram, "classification_loss", _nothing)
-        patch.setattr(phases, "classification_loss", _nothing)
+        patch.setattr(rollout, "classification_loss", _nothing)
     phase, model = METHODS[method].phases[1], made(method)
     assert isinstance(model, ram.Ram)
-    return reached(phase.loss(model, batch(), drawn(phase, model), OBJECTIVE).loss, model), model
+    return reached(outcome(phase, model, batch_for(phase, model)).loss, model), model
 
 
 @pytest.mark.parametrize("method", ["ram", "ram-plus"])
 def test_the_policys_term_teaches_the_controller_alone(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, model = _attend(method, monkeypatch, classify=False, reinforce=_policy_alone)
+    found, model = _reinforce(method, monkeypatch, classify=False, reinforce=_policy_alone)
     assert found == under(model, "controller.")
 
 
 @pytest.mark.parametrize("method", ["ram", "ram-plus"])
 def test_the_baselines_error_teaches_the_baseline_alone(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, model = _attend(method, monkeypatch, classify=False, reinforce=_baseline_alone)
+    found, model = _reinforce(method, monkeypatch, classify=False, reinforce=_baseline_alone)
     assert found == under(model, "baseline.")
 
 
 @pytest.mark.parametrize("method", ["ram", "ram-plus"])
 def test_the_classification_loss_teaches_no_controller(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, model = _attend(method, monkeypatch, classify=True, reinforce=_nothing)
+    found, model = _reinforce(method, monkeypatch, classify=True, reinforce=_nothing)
     assert found == under(model, "backbone.")
 
 
 def test_no_gradient_passes_through_where_ram_looks() -> None:
     model = made("ram")
     assert isinstance(model, ram.Ram)
-    locations, samples, right = ram.look_around(model, batch(), drawn(ram.ATTEND, model), LOOKS)
-    assert [value.requires_grad for value in (locations, samples, right)] == [False] * 3
+    looks = chosen(ram.REINFORCE, model, batch_for(ram.REINFORCE, model))
+    assert [value.requires_grad for value in (looks.locations, looks.samples, looks.correct)] == [False] * 3
 
 
 def test_the_value_heads_error_teaches_the_head_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(phases, "classification_loss", _nothing)
-    phase, model = discriminative.PHASES[1], made("discriminative")
-    loss = phase.loss(model, batch(), drawn(phase, model), OBJECTIVE).loss
+    monkeypatch.setattr(rollout, "classification_loss", _nothing)
+    phase, model = discriminative.ESTIMATE, made("discriminative")
+    loss = outcome(phase, model, batch_for(phase, model)).loss
     assert reached(loss, model) == under(model, "head.")
 
 
 def test_the_classification_loss_teaches_no_value_head(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(functional, "mse_loss", _nothing)
-    phase, model = discriminative.PHASES[1], made("discriminative")
-    loss = phase.loss(model, batch(), drawn(phase, model), OBJECTIVE).loss
+    phase, model = discriminative.ESTIMATE, made("discriminative")
+    loss = outcome(phase, model, batch_for(phase, model)).loss
     assert reached(loss, model) == under(model, "backbone.")
 
 
-def test_hindsights_error_teaches_hindsight_alone() -> None:
+def test_the_corrections_error_teaches_the_correction_alone() -> None:
     phase, model = METHODS["infogaze"].phases[2], made("infogaze")
-    loss = phase.loss(model, batch(), drawn(phase, model), replace(OBJECTIVE, alpha=0.0, beta=0.0)).loss
-    assert reached(loss, model) == under(model, "hindsight.")
+    loss = outcome(phase, model, batch_for(phase, model), replace(OBJECTIVE, alpha=0.0, beta=0.0)).loss
+    assert reached(loss, model) == under(model, "correction.")
 
 
-def test_all_else_in_phase_3_teaches_no_hindsight(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_else_in_phase_3_teaches_no_correction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(functional, "mse_loss", _nothing)
     phase, model = METHODS["infogaze"].phases[2], made("infogaze")
-    loss = phase.loss(model, batch(), drawn(phase, model), OBJECTIVE).loss
-    assert reached(loss, model) == under(model, "") - under(model, "hindsight.")
+    loss = outcome(phase, model, batch_for(phase, model)).loss
+    assert reached(loss, model) == under(model, "") - under(model, "correction.")
 
 
 @pytest.mark.parametrize("method", [*OURS, "ram", "ram-plus", "discriminative"])
@@ -170,7 +176,31 @@ def test_looks_are_chosen_without_gradient_and_in_eval_mode(method: str, monkeyp
         return real(*given)
 
     monkeypatch.setattr(model, chooser, spy)
-    phase.loss(model, batch(progress=1.0), drawn(phase, model), OBJECTIVE)
+    step = TrainStep(model, phase, objective=OBJECTIVE, recipe=RECIPE, augmentation=None, batch_size=6, seed=0)
+    step(scenes(6).images, scenes(6).labels, learning_rate=1e-3, progress=1.0)
     assert calls[: LOOKS - 1] == [(False, False)] * (LOOKS - 1)
     assert set(calls[LOOKS - 1 :]) <= {(True, True)}, "afterwards only what is learned from"
     assert model.training
+
+
+@every_phase
+@pytest.mark.parametrize("mode", ["train", "eval", "mixed"])
+def test_a_loss_leaves_every_mode_as_it_was_and_changes_nothing_but_batch_norms_statistics(
+    method: str, phase: Phase, mode: str
+) -> None:
+    model = made(method)
+    looks = chosen(phase, model, batch_for(phase, model))
+    for number, part in enumerate(model.modules()):
+        part.training = mode == "train" or (mode == "mixed" and number % 2 == 0)
+    modes = [part.training for part in model.modules()]
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    batch = batch_for(phase, model)
+    loss = phase.loss(model, batch, objective=OBJECTIVE, looks=looks).loss
+    loss.backward()
+    assert [part.training for part in model.modules()] == modes
+    changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
+    assert {name.rpartition(".")[2] for name in changed} <= {"running_mean", "running_var", "num_batches_tracked"}
+    assert mode != "eval" or not changed
+    again = batch_for(phase, model)
+    assert all(torch.equal(numbers, again.noise[name]) for name, numbers in batch.noise.items())
+    assert torch.equal(batch.images, again.images)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,22 +10,38 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from infogaze import METHODS, GlimpseGrid, ImageSensor
-from infogaze.gaze.agent import Agent
 from infogaze.methods import ram, ram_plus
-from infogaze.methods.ram import SPREAD, Ram, log_density
-from infogaze.methods.ram_plus import from_then_on
+from infogaze.methods.ram import REINFORCE, SPREAD, AimedLooks, Ram, log_density
+from infogaze.methods.ram_plus import reward_to_go
 from infogaze.nn.belief import Belief
-from infogaze.training.phases import Batch, Draw, believe
-from tests.support.methods import LOOKS, OBJECTIVE, batch, drawn, gradients, in_float64, made, still
+from infogaze.training.phases import Batch
+from infogaze.training.rollout import unroll_places
+from tests.support.methods import (
+    LOOKS,
+    agent_of,
+    batch_for,
+    chosen,
+    gradients,
+    in_float64,
+    made,
+    outcome,
+    still,
+)
 from tests.support.tiny import CONFIG
 
-LAST = (CONFIG.height - CONFIG.glimpse, CONFIG.width - CONFIG.glimpse)
+LAST = (CONFIG.height - CONFIG.glimpse_size, CONFIG.width - CONFIG.glimpse_size)
 
 
 def controlled(method: str = "ram", seed: int = 0) -> Ram:
     model = made(method, seed)
     assert isinstance(model, Ram)
     return model
+
+
+def aimed(model: Ram, batch: Batch) -> AimedLooks:
+    looks = chosen(REINFORCE, model, batch)
+    assert isinstance(looks, AimedLooks)
+    return looks
 
 
 Rewards = Callable[[list[Tensor], int], Tensor]
@@ -34,40 +51,41 @@ def _corner(sample: list[float]) -> list[int]:
     return [round((min(max(x, -1.0), 1.0) + 1) / 2 * last) for x, last in zip(sample, LAST, strict=True)]
 
 
-def _plain_loss(model: Ram, whole: Batch, numbers: Draw, reward_of: Rewards, looked_at: slice) -> Tensor:
+def _plain_loss(model: Ram, batch: Batch, reward_of: Rewards, looked_at: slice) -> Tensor:
     """The loss from its equations, one look and one scene at a time: cross-entropy, policy and baseline."""
-    count = len(whole.labels)
+    count = len(batch.labels)
     belief, beliefs, samples = model.backbone.start(count), [], []
     for t in range(LOOKS):
         mean = torch.tanh(model.controller(belief.hidden)).detach()
-        sample = 2 * numbers.anywhere[:, 0] - 1 if t == 0 else mean + SPREAD * numbers.aim[:, t]
+        sample = mean + SPREAD * batch.noise["aim"][:, t] if t else 2 * batch.noise["anywhere"][:, 0] - 1
         corners = [_corner(row) for row in sample.tolist()]
-        glimpses = torch.stack([whole.images[i, :, r : r + 4, c : c + 4] for i, (r, c) in enumerate(corners)])
+        glimpses = torch.stack([batch.images[i, :, r : r + 4, c : c + 4] for i, (r, c) in enumerate(corners)])
         belief = model.backbone.update(belief, model.backbone.features(glimpses), torch.tensor(corners))
         beliefs.append(belief)
         samples.append(sample)
-    right = [(model.backbone.classify(belief).argmax(-1) == whole.labels).double() for belief in beliefs]
-    named = []
+    correct = [(model.backbone.classify(belief).argmax(-1) == batch.labels).double() for belief in beliefs]
+    classification = []
     for t, belief in enumerate(beliefs):
-        kept = (numbers.dropout[:, t] >= 0.5) / 0.5
+        kept = (batch.noise["dropout"][:, t] >= 0.5) / 0.5
         log_p = model.backbone.classify(Belief(belief.hidden * kept, belief.memory))
-        named.append(torch.stack([-log_p[i, whole.labels[i]] for i in range(count)]).mean())
+        classification.append(torch.stack([-log_p[i, batch.labels[i]] for i in range(count)]).mean())
     policy, error = [], []
     for t in range(1, LOOKS):
-        before = beliefs[t - 1].hidden
-        before = before.detach()
+        before = beliefs[t - 1].hidden.detach()
         mean, expected = torch.tanh(model.controller(before)), model.baseline(before).squeeze(-1)
         normal = torch.distributions.Normal(mean, torch.full_like(mean, SPREAD))
-        surprise = reward_of(right, t) - expected
+        surprise = reward_of(correct, t) - expected
         policy.append(-(normal.log_prob(samples[t]).sum(-1) * surprise.detach()).mean())
         error.append(surprise.square().mean())
-    return torch.stack(named)[looked_at].mean() + torch.stack(policy).mean() + torch.stack(error).mean()
+    return torch.stack(classification)[looked_at].mean() + torch.stack(policy).mean() + torch.stack(error).mean()
 
 
 @torch.no_grad()
-def _undecided(model: Ram, whole: Batch) -> None:
+def _undecided(model: Ram, batch: Batch) -> None:
     """No class is the answer to everything: each look may change it."""
-    beliefs, _ = believe(model, whole, torch.arange(len(whole.labels)).expand(LOOKS, -1) % model.grid.places)
+    beliefs, _ = unroll_places(
+        model, batch, torch.arange(len(batch.labels)).expand(LOOKS, -1) % model.grid.num_locations
+    )
     linear = model.backbone.get_submodule("classifier.linear")
     assert isinstance(linear, nn.Linear)
     linear.bias.sub_(linear(beliefs.hidden).mean((0, 1)))
@@ -76,8 +94,8 @@ def _undecided(model: Ram, whole: Batch) -> None:
 @pytest.mark.parametrize(
     ("method", "reward_of", "looked_at"),
     [
-        ("ram", lambda right, t: right[-1], slice(-1, None)),
-        ("ram-plus", lambda right, t: torch.stack(right[t:]).mean(0), slice(None)),
+        ("ram", lambda correct, t: correct[-1], slice(-1, None)),
+        ("ram-plus", lambda correct, t: torch.stack(correct[t:]).mean(0), slice(None)),
     ],
     ids=["ram", "ram-plus"],
 )
@@ -85,18 +103,17 @@ def test_loss_and_gradients_are_those_of_the_equations_in_float64(
     method: str, reward_of: Rewards, looked_at: slice
 ) -> None:
     phase, model = METHODS[method].phases[1], still(controlled(method))
-    model, whole, numbers = in_float64(model, batch(60), drawn(phase, model, 60))
-    _undecided(model, whole)
-    _, _, right = ram.look_around(model, whole, numbers, LOOKS)
-    assert len(right.unique(dim=0)) > 2, "looks have rewards of their own"
-    expected = _plain_loss(model, whole, numbers, reward_of, looked_at)
-    loss = phase.loss(model, whole, numbers, OBJECTIVE).loss
+    model, batch = in_float64(model, batch_for(phase, model, 60))
+    _undecided(model, batch)
+    assert len(aimed(model, batch).correct.unique(dim=0)) > 2, "looks have rewards of their own"
+    expected = _plain_loss(model, batch, reward_of, looked_at)
+    loss = outcome(phase, model, batch).loss
     # The density's constant is left out of the loss: its gradient is the same.
     for (name, found), known in zip(gradients(loss, model).items(), gradients(expected, model).values(), strict=True):
         torch.testing.assert_close(found, known, rtol=1e-4, atol=1e-6, msg=name)
 
 
-class Disturbed:
+class Corrupted:
     """`classify` with other answers for all but the last look, while acting, while learning, or both."""
 
     def __init__(self, model: Ram, *, acting: bool, learning: bool) -> None:
@@ -115,13 +132,13 @@ class Disturbed:
 
 def _loss(method: str, *, acting: bool = False, learning: bool = False) -> float:
     phase, model = METHODS[method].phases[1], still(controlled(method))
-    model.backbone.classify = Disturbed(model, acting=acting, learning=learning)  # type: ignore[method-assign]
-    return float(phase.loss(model, batch(), drawn(phase, model), OBJECTIVE).loss.detach())
+    model.backbone.classify = Corrupted(model, acting=acting, learning=learning)  # type: ignore[method-assign]
+    return float(outcome(phase, model, batch_for(phase, model)).loss.detach())
 
 
 @pytest.mark.parametrize("when", ["acting", "learning"])
 def test_in_ram_what_is_said_before_the_last_look_is_neither_taught_nor_rewarded(when: str) -> None:
-    assert _loss("ram", **{when: True}) == _loss("ram")
+    assert _loss("ram", **{when: True}) == pytest.approx(_loss("ram"), rel=1e-6)
 
 
 @pytest.mark.parametrize("when", ["acting", "learning"])
@@ -129,26 +146,26 @@ def test_in_ram_plus_what_is_said_at_every_look_counts(when: str) -> None:
     assert abs(_loss("ram-plus", **{when: True}) - _loss("ram-plus")) > 1e-3
 
 
-def test_the_reward_of_a_look_is_the_share_named_right_from_then_on() -> None:
-    right = torch.tensor([[True, False], [False, False], [True, True], [False, True]])
+def test_the_reward_of_a_look_is_the_share_of_correct_predictions_reward_to_go() -> None:
+    correct = torch.tensor([[True, False], [False, False], [True, True], [False, True]])
     expected = torch.tensor([[2 / 4, 2 / 4], [1 / 3, 2 / 3], [1 / 2, 2 / 2], [0.0, 1.0]])
-    torch.testing.assert_close(from_then_on(right), expected)
+    torch.testing.assert_close(reward_to_go(correct), expected)
 
 
 @given(looks=st.integers(1, 9), scenes=st.integers(1, 5), seed=st.integers(0, 2**31))
-def test_the_reward_from_then_on_is_that_of_a_loop(looks: int, scenes: int, seed: int) -> None:
-    right = torch.rand(looks, scenes, generator=torch.Generator().manual_seed(seed)) < 0.5
+def test_the_reward_to_go_is_that_of_a_loop(looks: int, scenes: int, seed: int) -> None:
+    correct = torch.rand(looks, scenes, generator=torch.Generator().manual_seed(seed)) < 0.5
     for t in range(looks):
         for scene in range(scenes):
-            later = [bool(right[k, scene]) for k in range(t, looks)]
-            assert float(from_then_on(right)[t, scene]) == pytest.approx(sum(later) / len(later))
+            later = [bool(correct[k, scene]) for k in range(t, looks)]
+            assert float(reward_to_go(correct)[t, scene]) == pytest.approx(sum(later) / len(later))
 
 
 def test_what_came_before_a_look_has_no_part_in_its_reward() -> None:
-    right = torch.tensor([[True], [False], [True]])
-    other = torch.cat([~right[:1], right[1:]])
-    assert torch.equal(from_then_on(right)[1:], from_then_on(other)[1:])
-    assert not torch.equal(from_then_on(right)[0], from_then_on(other)[0])
+    correct = torch.tensor([[True], [False], [True]])
+    other = torch.cat([~correct[:1], correct[1:]])
+    assert torch.equal(reward_to_go(correct)[1:], reward_to_go(other)[1:])
+    assert not torch.equal(reward_to_go(correct)[0], reward_to_go(other)[0])
 
 
 @given(seed=st.integers(0, 2**31))
@@ -161,9 +178,9 @@ def test_the_density_is_the_normal_one_up_to_a_constant(seed: int) -> None:
 
 @st.composite
 def _grids(draw: st.DrawFn) -> GlimpseGrid:
-    glimpse = draw(st.integers(3, 9))
-    height, width = glimpse + draw(st.integers(0, 30)), glimpse + draw(st.integers(1, 30))
-    return GlimpseGrid(height, width, glimpse, 1)
+    size = draw(st.integers(3, 9))
+    height, width = size + draw(st.integers(0, 30)), size + draw(st.integers(1, 30))
+    return GlimpseGrid(height=height, width=width, glimpse_size=size, stride=1)
 
 
 def _over(grid: GlimpseGrid) -> Ram:
@@ -173,14 +190,14 @@ def _over(grid: GlimpseGrid) -> Ram:
 @given(grid=_grids(), row=st.floats(-40, 40, width=32), col=st.floats(-40, 40, width=32))
 def test_no_sample_leaves_the_scene(grid: GlimpseGrid, row: float, col: float) -> None:
     pixel = _over(grid).pixel(torch.tensor([row, col])).tolist()
-    assert 0 <= pixel[0] <= grid.height - grid.glimpse
-    assert 0 <= pixel[1] <= grid.width - grid.glimpse
+    assert 0 <= pixel[0] <= grid.height - grid.glimpse_size
+    assert 0 <= pixel[1] <= grid.width - grid.glimpse_size
 
 
 @given(grid=_grids())
 def test_every_pixel_can_be_aimed_at_corners_included(grid: GlimpseGrid) -> None:
-    rows = torch.arange(grid.height - grid.glimpse + 1)
-    cols = torch.arange(grid.width - grid.glimpse + 1)
+    rows = torch.arange(grid.height - grid.glimpse_size + 1)
+    cols = torch.arange(grid.width - grid.glimpse_size + 1)
     locations = torch.cartesian_prod(rows, cols)
     # The scale is that of the locations F is told, so the controller aims in the coordinates it reads.
     coordinates = grid.coordinates(locations)
@@ -193,32 +210,33 @@ def test_every_pixel_can_be_aimed_at_corners_included(grid: GlimpseGrid) -> None
 @given(grid=_grids(), seed=st.integers(0, 2**31))
 def test_a_sample_falls_on_the_nearest_pixel(grid: GlimpseGrid, seed: int) -> None:
     coordinates = torch.rand(20, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 2 - 1
-    last = torch.tensor([grid.height - grid.glimpse, grid.width - grid.glimpse])
+    last = torch.tensor([grid.height - grid.glimpse_size, grid.width - grid.glimpse_size])
     exact = (coordinates + 1) / 2 * last
     assert bool(((_over(grid).pixel(coordinates) - exact).abs() <= 0.5 + 1e-9).all())
 
 
 def test_in_training_the_first_look_is_anywhere_and_the_others_around_the_aim() -> None:
     model = still(controlled())
-    whole, numbers = batch(2000), drawn(ram.ATTEND, model, 2000)
-    locations, samples, _ = ram.look_around(model, whole, numbers, LOOKS)
-    torch.testing.assert_close(samples[0], numbers.anywhere[:, 0] * 2 - 1)
+    model, batch = in_float64(model, batch_for(REINFORCE, model, 2000))
+    looks = aimed(model, batch)
+    locations, samples = looks.locations, looks.samples
+    torch.testing.assert_close(samples[0], batch.noise["anywhere"][:, 0] * 2 - 1)
     assert bool((samples[0].abs() <= 1).all())
     assert len(locations[0].unique(dim=0)) == (LAST[0] + 1) * (LAST[1] + 1), "every pixel"
     belief = model.backbone.start(2000)
     for t in range(LOOKS):
         if t:
-            torch.testing.assert_close(samples[t] - SPREAD * numbers.aim[:, t], model.aim(belief))
-        seen = torch.stack([whole.images[i, :, r : r + 4, c : c + 4] for i, (r, c) in enumerate(locations[t].tolist())])
+            torch.testing.assert_close(samples[t] - SPREAD * batch.noise["aim"][:, t], model.aim(belief))
+        seen = torch.stack([batch.images[i, :, r : r + 4, c : c + 4] for i, (r, c) in enumerate(locations[t].tolist())])
         belief = model.backbone.update(belief, model.backbone.features(seen), locations[t])
 
 
 @pytest.mark.parametrize("method", ["ram", "ram-plus"])
 def test_in_an_episode_looks_fall_around_the_aim_and_not_only_on_the_grid(method: str) -> None:
-    agent = Agent(controlled(method), ["a", "b", "c"], looks=LOOKS, config=CONFIG, method=method)
+    agent = agent_of(method, controlled(method))
     generator = torch.Generator().manual_seed(2)
     images = torch.randint(0, 256, (60, CONFIG.channels, CONFIG.height, CONFIG.width), generator=generator)
-    sensor = ImageSensor(images.to(torch.uint8), CONFIG.glimpse)
+    sensor = ImageSensor(images.to(torch.uint8), CONFIG.glimpse_size)
     episode = agent.episode(60)
     model = agent.model
     assert isinstance(model, Ram)
@@ -239,6 +257,6 @@ def test_in_an_episode_looks_fall_around_the_aim_and_not_only_on_the_grid(method
 def test_ram_plus_is_ram_but_for_its_loss() -> None:
     (first, one), (same, other) = METHODS["ram"].phases, METHODS["ram-plus"].phases
     assert first is same
-    assert (one.name, one.draws, one.rate) == (other.name, other.draws, other.rate)
-    assert one.loss is ram.attend
-    assert other.loss is ram_plus.attend_always
+    assert one.loss is ram.reinforce
+    assert other.loss is ram_plus.reinforce_every_look
+    assert replace(one, loss=other.loss) == other

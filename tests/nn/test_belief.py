@@ -14,7 +14,8 @@ from scipy.special import softmax
 from torch import Tensor, nn
 from torch.nn import functional
 
-from infogaze import Agent, Belief, GlimpseBackbone, build, load, save
+from infogaze import Belief, GlimpseBackbone, Origin, build, load, save
+from infogaze.models import make_agent
 from infogaze.nn.backbone import Backbone
 from infogaze.nn.belief import AttentiveBeliefUpdate, BeliefUpdate
 from infogaze.nn.classifier import Classifier
@@ -23,17 +24,21 @@ from tests.support.parts import TINY, normal, used
 
 
 def _update(hops: int) -> BeliefUpdate:
-    return used(AttentiveBeliefUpdate(5, 6, hops) if hops else BeliefUpdate(5, 6))
+    return used(AttentiveBeliefUpdate(feature_size=5, belief_size=6, hops=hops) if hops else BeliefUpdate(5, 6))
 
 
-def _backbone(hops: int, keeping: bool = False) -> GlimpseBackbone:
-    features = GlimpseFeatures(TINY.grid, 1, (4,), 5)
-    update = AttentiveBeliefUpdate(5, 6, hops, keeping) if hops else BeliefUpdate(5, 6, keeping)
+def _backbone(hops: int, residual_belief: bool = False) -> GlimpseBackbone:
+    features = GlimpseFeatures(TINY.grid, channels=1, widths=(4,), size=5)
+    update = (
+        AttentiveBeliefUpdate(feature_size=5, belief_size=6, hops=hops, residual=residual_belief)
+        if hops
+        else BeliefUpdate(5, 6, residual_belief)
+    )
     return used(GlimpseBackbone(features, update, Classifier(6, 3)))
 
 
 every_update = pytest.mark.parametrize("hops", [0, 1, 3])
-kept_or_anew = pytest.mark.parametrize("keeping", [False, True])
+residual_or_not = pytest.mark.parametrize("residual_belief", [False, True])
 
 
 def _received(update: BeliefUpdate, features: Tensor) -> Tensor:
@@ -84,7 +89,9 @@ def test_running_attention_is_the_softmax_over_all_past_states(hops: int, loudne
         torch.testing.assert_close(belief.hidden, past[-1])
 
 
-def _next_state(update: BeliefUpdate, past: list[np.ndarray], features: np.ndarray, keeping: bool) -> np.ndarray:
+def _next_state(
+    update: BeliefUpdate, past: list[np.ndarray], features: np.ndarray, residual_belief: bool
+) -> np.ndarray:
     """What R makes of the last state, given all of them: LN(LeakyReLU(.)), or LN(h + LeakyReLU(.)) where h is kept."""
     weights = {name: value.numpy() for name, value in update.state_dict().items()}
 
@@ -107,7 +114,7 @@ def _next_state(update: BeliefUpdate, past: list[np.ndarray], features: np.ndarr
             else np.zeros((0, len(news), hops))
         )
         news += linear("from_memory", np.einsum("tbr,tbh->brh", shares, states).reshape(len(news), -1))
-    made = past[-1] + active(news) if keeping else active(news)
+    made = past[-1] + active(news) if residual_belief else active(news)
     made -= made.mean(-1, keepdims=True)
     made /= np.sqrt((made**2).mean(-1, keepdims=True) + 1e-5)
     return np.asarray(made * weights["norm.weight"] + weights["norm.bias"])
@@ -115,11 +122,11 @@ def _next_state(update: BeliefUpdate, past: list[np.ndarray], features: np.ndarr
 
 @every_update
 @pytest.mark.parametrize("looks", [1, 7])
-@kept_or_anew
+@residual_or_not
 @torch.no_grad()
-def test_a_belief_is_made_anew_or_where_it_is_kept_added_to(hops: int, looks: int, keeping: bool) -> None:
-    sizes = replace(TINY, attention_hops=hops)  # which says nothing of keeping
-    backbone = build(replace(sizes, keeping=True) if keeping else sizes).backbone
+def test_a_belief_is_made_anew_or_where_it_is_kept_added_to(hops: int, looks: int, residual_belief: bool) -> None:
+    sizes = replace(TINY, attention_hops=hops)  # which says nothing of residual_belief
+    backbone = build(replace(sizes, residual_belief=True) if residual_belief else sizes).backbone
     assert isinstance(backbone, GlimpseBackbone)
     update = used(backbone.belief_update)
     # Not from nothing: to keep that is to keep nothing.
@@ -127,14 +134,14 @@ def test_a_belief_is_made_anew_or_where_it_is_kept_added_to(hops: int, looks: in
     past = [belief.hidden.numpy()]
     for features in normal(looks, 4, 5, seed=1):
         belief = update(belief, features)
-        past.append(_next_state(update, past, features.numpy(), keeping))
+        past.append(_next_state(update, past, features.numpy(), residual_belief))
         np.testing.assert_allclose(belief.hidden.numpy(), past[-1], rtol=0, atol=1e-12)
 
 
 @every_update
 def test_what_is_kept_shows_from_the_second_look_on(hops: int) -> None:
     content, where = normal(3, 2, 5), torch.zeros(3, 2, 2, dtype=torch.int64)
-    kept, anew = (_backbone(hops, keeping).unroll(content, where).hidden for keeping in (True, False))
+    kept, anew = (_backbone(hops, residual_belief).unroll(content, where).hidden for residual_belief in (True, False))
     assert torch.equal(kept[0], anew[0])
     assert (kept[1:] - anew[1:]).abs().amax((1, 2)).min() > 1e-3
 
@@ -142,26 +149,30 @@ def test_what_is_kept_shows_from_the_second_look_on(hops: int) -> None:
 @every_update
 @torch.no_grad()
 def test_a_saved_model_keeps_its_belief_if_it_did_and_one_from_before_makes_it_anew(hops: int, tmp_path: Path) -> None:
-    config = replace(TINY, attention_hops=hops, keeping=True)
-    agent = Agent(build(config), ["a", "b", "c"], config=config)
+    config = replace(TINY, attention_hops=hops, residual_belief=True)
+    origin = Origin(method="infogaze", config=config, num_samples=20)
+    agent = make_agent(build(config), ("a", "b", "c"), origin=origin, num_looks=7)
     save(agent, tmp_path)
     content, where = normal(3, 2, 5).float(), torch.zeros(3, 2, 2, dtype=torch.int64)
     hidden = agent.model.backbone.unroll(content, where).hidden
     again = load(tmp_path)
-    assert again.config == config
-    assert torch.equal(again.model.backbone.unroll(content, where).hidden, hidden)
+    assert again.origin == origin
+    torch.testing.assert_close(again.model.backbone.unroll(content, where).hidden, hidden)
     description = json.loads((tmp_path / "model.json").read_text())
-    del description["model"]["keeping"]
-    (tmp_path / "model.json").write_text(json.dumps(description))
+    sizes = description["model"]
+    del sizes["residual_belief"], sizes["gain_correction"]
+    sizes["classes"], sizes["glimpse"] = sizes.pop("num_classes"), sizes.pop("glimpse_size")
+    before = {"format": 1, "model": sizes, "looks": 7, "samples": 20, "classes": ["a", "b", "c"]}
+    (tmp_path / "model.json").write_text(json.dumps({**before, "weights": description["weights"]}))
     older = load(tmp_path)
-    assert older.config == replace(config, keeping=False)
+    assert older.origin == replace(origin, config=replace(config, residual_belief=False))
     assert not torch.allclose(older.model.backbone.unroll(content, where).hidden, hidden, atol=1e-3)
 
 
 @every_update
-@kept_or_anew
-def test_unroll_is_update_look_by_look(hops: int, keeping: bool) -> None:
-    backbone = _backbone(hops, keeping)
+@residual_or_not
+def test_unroll_is_update_look_by_look(hops: int, residual_belief: bool) -> None:
+    backbone = _backbone(hops, residual_belief)
     content = normal(7, 3, 5)
     where = torch.randint(0, 9, (7, 3, 2), generator=torch.Generator().manual_seed(0))
     together, looped = backbone.unroll(content, where), Backbone.unroll(backbone, content, where)
@@ -174,9 +185,9 @@ def test_unroll_is_update_look_by_look(hops: int, keeping: bool) -> None:
 
 
 @every_update
-@kept_or_anew
-def test_one_belief_meets_many_imagined_looks_as_it_would_each_alone(hops: int, keeping: bool) -> None:
-    backbone = _backbone(hops, keeping)
+@residual_or_not
+def test_one_belief_meets_many_imagined_looks_as_it_would_each_alone(hops: int, residual_belief: bool) -> None:
+    backbone = _backbone(hops, residual_belief)
     belief = backbone.start(2)
     for look in range(3):
         belief = backbone.update(belief, normal(2, 5, seed=look), torch.tensor([[look, 0], [0, look]]))

@@ -16,7 +16,8 @@ from tests.support.parts import normal, used
 
 
 def _decoder(rows: int, cols: int, latent: int = 4, size: int = 5) -> Decoder:
-    return used(Decoder(latent, size, GlimpseGrid(rows + 1, cols + 1, 2, 1)))
+    grid = GlimpseGrid(height=rows + 1, width=cols + 1, glimpse_size=2, stride=1)
+    return used(Decoder(latent, size, grid))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def test_growth_ends_at_the_size_with_small_kernels(size: int) -> None:
 
 
 def test_on_seven_by_seven_the_decoder_is_the_one_of_the_paper() -> None:
-    decoder = Decoder(4, 5, GlimpseGrid(32, 32, 8, 4))
+    decoder = Decoder(4, 5, GlimpseGrid(height=32, width=32, glimpse_size=8, stride=4))
     convolutions = [m for m in decoder.modules() if isinstance(m, nn.Conv2d | nn.ConvTranspose2d)]
     assert [type(c) for c in convolutions] == [nn.ConvTranspose2d] * 3 + [nn.Conv2d] * 6
     assert {c.kernel_size for c in convolutions} == {(3, 3)}

@@ -14,13 +14,13 @@ from torch.nn import functional
 from infogaze import Backbone, Belief, GlimpseGrid, Model
 from infogaze.grid import extract
 from infogaze.nn.decoder import Decoder
-from infogaze.nn.pixels import to_pixels
+from infogaze.nn.pixels import normalise_pixels
 from infogaze.nn.posterior import FlowDistribution, Posterior
 
 # The world: a label of 3, and 4 places that each show one of 3 symbols. The symbols depend on the label
 # and on their neighbours; a state of the world is a label and what all places show.
 LABELS, SYMBOLS, PLACES = 3, 3, 4
-GRID = GlimpseGrid(height=4, width=4, glimpse=2, stride=2)
+GRID = GlimpseGrid(height=4, width=4, glimpse_size=2, stride=2)
 STATES = torch.cartesian_prod(
     torch.arange(LABELS), *[torch.arange(SYMBOLS)] * PLACES
 )  # [243, 5]: the label, the symbols
@@ -82,7 +82,7 @@ class WorldPosterior(Posterior):
         self.latent_size = 1
 
     def forward(self, hidden: Tensor) -> FlowDistribution:
-        return WorldDistribution(hidden, torch.ones_like(hidden), hidden, [])
+        return WorldDistribution(mean=hidden, scale=torch.ones_like(hidden), context=hidden, layers=[])
 
 
 class WorldDecoder(Decoder):
@@ -93,7 +93,7 @@ class WorldDecoder(Decoder):
         return SHOWN[z.long().squeeze(-1)]
 
 
-WORLD = Model(GRID, WorldBackbone(), WorldPosterior(), WorldDecoder())
+WORLD = Model(GRID, WorldBackbone(), posterior=WorldPosterior(), decoder=WorldDecoder())
 
 # One scene of this world, and the places looked at before the map is made.
 SCENE = (2, 0, 1, 1)
@@ -112,7 +112,7 @@ def _belief(seen: tuple[int, ...], scenes: int) -> Belief:
     belief = WORLD.backbone.start(scenes)
     for place in seen:
         where = GRID.locations()[place].expand(scenes, 2)
-        content = WORLD.backbone.features(to_pixels(extract(image, where, GRID.glimpse)))
+        content = WORLD.backbone.features(normalise_pixels(extract(image, where, GRID.glimpse_size)))
         belief = WORLD.backbone.update(belief, content, where)
     return belief
 

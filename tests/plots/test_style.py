@@ -7,7 +7,7 @@ import pytest
 from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
 
-from infogaze.plots.style import HANDS
+from infogaze.plots.style import LINE_STYLES
 
 Colours = NDArray[np.float64]
 # Linear RGB as seen without one kind of cone, after Machado, Oliveira and Fernandes (2009), severity 1.
@@ -36,6 +36,6 @@ def test_white_has_the_coordinates_of_white_for_all_eyes() -> None:
 
 @pytest.mark.parametrize("eyes", EYES)
 def test_no_two_methods_look_alike_to_any_eyes(eyes: str) -> None:
-    for (one, hand), (other, its) in combinations(HANDS.items(), 2):
-        apart = np.linalg.norm(lab(hand.colour, EYES[eyes]) - lab(its.colour, EYES[eyes]))
+    for (one, style), (other, its) in combinations(LINE_STYLES.items(), 2):
+        apart = np.linalg.norm(lab(style.colour, EYES[eyes]) - lab(its.colour, EYES[eyes]))
         assert apart > 15, (one, other)

@@ -1,4 +1,4 @@
-"""Figures of accuracy by look: that they show what was measured, and that their sentences say it."""
+"""Figures of accuracy by look: that they and their sentences show what was measured."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 import torch
 from matplotlib.colors import to_rgb
 
-from infogaze.evaluation.accuracy import Estimate, accuracy_over_runs, lead_over_runs
-from infogaze.evaluation.records import Judged
+from infogaze.evaluation.estimates import Estimate, accuracy_over_runs, lead_over_runs
+from infogaze.evaluation.judged import Judged
 from infogaze.methods.registry import METHODS
-from infogaze.plots.style import HANDS
-from infogaze.report.by_look import by_common_judge, by_flows, by_look
+from infogaze.plots.style import LINE_STYLES
+from infogaze.report.by_look import by_attention, by_common_judge, by_flows, by_look
 from infogaze.report.drawing import Missing, Rows
 from infogaze.report.gather import Chapter, Group, gather
-from infogaze.report.panels import spread
+from infogaze.report.panels import spread_labels
 from tests.support.evaluations import COUNTS, LOOKS, SCENES, MadeUp, one_chapter, write_run
 from tests.support.figures import heights, levels, line, only, words
 
@@ -33,8 +33,8 @@ def parts(estimate: Estimate) -> list[torch.Tensor]:
     return [estimate.value, estimate.low, estimate.high]
 
 
-def rights(group: Group) -> list[torch.Tensor]:
-    return [run.summary.right for run in group.runs]
+def correct_by_run(group: Group) -> list[torch.Tensor]:
+    return [run.summary.correct for run in group.runs]
 
 
 MANY = (20, 55, 55, 55, 55, 55, 55)
@@ -55,9 +55,9 @@ def test_accuracy_by_look_plots_the_mean_over_seeds_its_interval_and_the_bounds(
         np.testing.assert_allclose(
             heights(balanced, group.name), 100 * torch.stack([run.summary.balanced for run in group.runs]).mean(0)
         )
-    ours = accuracy_over_runs(rights(chapter.groups[0]))
+    ours = accuracy_over_runs(correct_by_run(chapter.groups[0]))
     band = plain.collections[-1]  # ours is drawn last
-    np.testing.assert_allclose(np.asarray(band.get_facecolor())[0, :3], to_rgb(HANDS["infogaze"].colour))
+    np.testing.assert_allclose(np.asarray(band.get_facecolor())[0, :3], to_rgb(LINE_STYLES["infogaze"].colour))
     outline = np.asarray(band.get_paths()[0].vertices, float)[:, 1]
     np.testing.assert_allclose(
         (outline.min(), outline.max()), (100 * float(ours.low.min()), 100 * float(ours.high.max()))
@@ -73,22 +73,22 @@ def test_the_oracle_is_marked_wherever_it_stands_and_ours_is_the_most_prominent(
     widths = {line.get_label(): line.get_linewidth() for line in axes.lines}
     assert max(widths, key=widths.__getitem__) == "infogaze"
     assert any("oracle (not deployable)" in str(row[0]) for row in drawing.table)
-    looks = [(hand.colour, hand.marker) for hand in HANDS.values()]
-    assert len({colour for colour, _ in looks}) == len({marker for _, marker in looks}) == len(HANDS)
-    assert set(HANDS) == set(METHODS)
+    drawn = [(style.colour, style.marker) for style in LINE_STYLES.values()]
+    assert len({colour for colour, _ in drawn}) == len({marker for _, marker in drawn}) == len(LINE_STYLES)
+    assert set(LINE_STYLES) == set(METHODS)
 
 
-def test_the_figure_says_how_many_seeds_are_behind_it_and_what_the_interval_is_over(chapter: Chapter) -> None:
-    said = only(by_look(chapter)).figure.get_supxlabel().replace("\n", " ")
-    assert "infogaze, gaussian, ram, random: mean of 2 seeds, 95 % interval over seeds" in said
-    assert "oracle (not deployable): 1 seed, 95 % interval over 60 scenes" in said
+def test_the_figure_states_how_many_seeds_are_behind_it_and_what_the_interval_is_over(chapter: Chapter) -> None:
+    foot = only(by_look(chapter)).figure.get_supxlabel().replace("\n", " ")
+    assert "infogaze, infogaze-gaussian, ram, random: mean of 2 seeds, 95 % interval over seeds" in foot
+    assert "oracle (not deployable): 1 seed, 95 % interval over 60 scenes" in foot
 
 
 def test_the_csv_holds_what_is_plotted(chapter: Chapter) -> None:
     drawing = only(by_look(chapter))
     head = drawing.numbers[0]
     assert head == ("measure", "method", "preset", "look t", "value", "low", "high", "n", "interval over")
-    estimate = accuracy_over_runs(rights(chapter.groups[0]))
+    estimate = accuracy_over_runs(correct_by_run(chapter.groups[0]))
     found = column(drawing.numbers, "accuracy, %", "infogaze")
     np.testing.assert_allclose([row[:3] for row in found], 100 * torch.stack(parts(estimate), 1))
     assert {row[3:] for row in found} == {(2, "seeds")}
@@ -107,9 +107,9 @@ def test_names_at_the_ends_of_curves_do_not_overlap(chapter: Chapter) -> None:
 
 
 def test_labels_are_spread_no_further_than_need_be() -> None:
-    assert spread([1.0, 5.0, 9.0], [1.0, 1.0, 1.0], 0.0, 10.0) == [1.0, 5.0, 9.0]
-    np.testing.assert_allclose(spread([4.0, 4.0, 4.0], [2.0, 2.0, 2.0], 0.0, 10.0), [2.0, 4.0, 6.0])
-    np.testing.assert_allclose(spread([9.5, 9.8], [1.0, 3.0], 0.0, 10.0), [8.0, 10.0])
+    assert spread_labels([1.0, 5.0, 9.0], [1.0, 1.0, 1.0], low=0.0, high=10.0) == [1.0, 5.0, 9.0]
+    np.testing.assert_allclose(spread_labels([4.0, 4.0, 4.0], [2.0, 2.0, 2.0], low=0.0, high=10.0), [2.0, 4.0, 6.0])
+    np.testing.assert_allclose(spread_labels([9.5, 9.8], [1.0, 3.0], low=0.0, high=10.0), [8.0, 10.0])
 
 
 @pytest.mark.parametrize(
@@ -120,22 +120,22 @@ def test_labels_are_spread_no_further_than_need_be() -> None:
         (SAME, SAME, "After 2 looks infogaze cannot be told apart from the best baseline, random: 0.0 points ahead"),
     ],
 )
-def test_the_sentence_says_ahead_behind_or_neither_as_the_numbers_do(
+def test_the_sentence_is_ahead_behind_or_neither_as_the_numbers_are(
     ours: tuple[int, ...], theirs: tuple[int, ...], expected: str, tmp_path: Path
 ) -> None:
-    runs = [MadeUp("infogaze", seed, ours, ()) for seed in (0, 1)]
-    runs += [MadeUp("random", seed, theirs, ()) for seed in (0, 1)] + [MadeUp("ram", 0, (10,) * LOOKS, ())]
+    runs = [MadeUp("infogaze", seed, ours, parts=()) for seed in (0, 1)]
+    runs += [MadeUp("random", seed, theirs, parts=()) for seed in (0, 1)] + [MadeUp("ram", 0, (10,) * LOOKS, parts=())]
     chapter = one_chapter(tmp_path, *runs)
     sentence = only(by_look(chapter)).sentence
     assert sentence.startswith(expected)
     assert "2 seeds each" in sentence
     assert sentence.count("After 7 looks") == 1
-    ahead = lead_over_runs(rights(chapter.groups[0]), rights(chapter.groups[2]))
+    ahead = lead_over_runs(correct_by_run(chapter.groups[0]), correct_by_run(chapter.groups[2]))
     assert f"95 % interval {100 * float(ahead.low[1]):.1f} to {100 * float(ahead.high[1]):.1f}" in sentence
 
 
-def test_with_one_seed_figure_and_sentence_say_that_the_interval_is_over_scenes(tmp_path: Path) -> None:
-    chapter = one_chapter(tmp_path, MadeUp("infogaze", 0, MANY, ()), MadeUp("random", 0, FEW, ()))
+def test_with_one_seed_figure_and_sentence_state_that_the_interval_is_over_scenes(tmp_path: Path) -> None:
+    chapter = one_chapter(tmp_path, MadeUp("infogaze", 0, MANY, parts=()), MadeUp("random", 0, FEW, parts=()))
     drawing = only(by_look(chapter))
     assert drawing.figure.get_supxlabel() == "Each curve: 1 seed, 95 % interval over 60 scenes."
     assert "1 seed each, interval over 60 scenes" in drawing.sentence
@@ -145,34 +145,34 @@ def test_with_one_seed_figure_and_sentence_say_that_the_interval_is_over_scenes(
 
 
 def test_a_lead_takes_as_many_seeds_from_either_side(tmp_path: Path) -> None:
-    runs = [MadeUp("infogaze", seed, MANY, ()) for seed in (0, 1, 2)] + [MadeUp("random", s, FEW, ()) for s in (0, 1)]
+    runs = [MadeUp("infogaze", seed, MANY, parts=()) for seed in (0, 1, 2)] + [
+        MadeUp("random", s, FEW, parts=()) for s in (0, 1)
+    ]
     assert "2 seeds each" in only(by_look(one_chapter(tmp_path, *runs))).sentence
 
 
 def test_presets_are_never_mixed(tmp_path: Path) -> None:
-    write_run(tmp_path, MadeUp("infogaze", 0, MANY, ()), preset="large")
-    write_run(tmp_path, MadeUp("infogaze", 0, FEW, ()))
-    write_run(tmp_path, MadeUp("random", 0, SAME, ()))
+    write_run(tmp_path, MadeUp("infogaze", 0, MANY, parts=()), preset="large")
+    write_run(tmp_path, MadeUp("infogaze", 0, FEW, parts=()))
+    write_run(tmp_path, MadeUp("random", 0, SAME, parts=()))
     (chapter,) = gather([tmp_path])
     drawing = only(by_look(chapter))
     names = {str(line.get_label()) for line in drawing.figure.axes[0].lines}
     assert {"infogaze (large)", "infogaze (small)", "random (small)"} <= names
     assert "infogaze (small) is 16.7 points behind the baseline random (small)" in drawing.sentence
-    assert (
-        "infogaze (large) names 91.7 % (81.9 to 96.4) right; there is no baseline to compare with" in drawing.sentence
-    )
+    assert "infogaze (large) has accuracy 91.7 % (81.9 to 96.4); there is no baseline" in drawing.sentence
     faces = [
         line(drawing.figure.axes[0], f"infogaze ({preset})").get_markerfacecolor() for preset in ("large", "small")
     ]
     assert faces[0] != faces[1]
 
 
-def test_the_common_judge_sees_the_judged_labels(chapter: Chapter) -> None:
+def test_the_common_judge_shows_the_predictions_of_the_judge(chapter: Chapter) -> None:
     drawing = only(by_common_judge(chapter))
     (axes,) = drawing.figure.axes
     for group in chapter.lookers:
-        right = [run.read(Judged).named == run.summary.labels[:, None] for run in group.runs]
-        np.testing.assert_allclose(heights(axes, group.name), 100 * accuracy_over_runs(right).value)
+        correct = [run.read(Judged).predictions == run.summary.labels[:, None] for run in group.runs]
+        np.testing.assert_allclose(heights(axes, group.name), 100 * accuracy_over_runs(correct).value)
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("look t", "accuracy, %")
     assert "best baseline, random" in drawing.sentence
 
@@ -182,24 +182,32 @@ def test_flows_are_compared_with_the_gaussian_alone(chapter: Chapter) -> None:
     names = {
         str(line.get_label()) for line in drawing.figure.axes[0].lines if not str(line.get_label()).startswith("_")
     }
-    assert names == {"infogaze", "gaussian"}
-    assert drawing.sentence.startswith("After 2 looks infogaze is 10.0 points ahead of gaussian (95 % interval")
-
-
-def test_flows_are_compared_without_hindsight_too_where_both_were_trained(tmp_path: Path) -> None:
-    counts = (20, 31, 36, 40, 43, 45, 46), (20, 25, 30, 34, 37, 39, 40)
-    plain = [
-        MadeUp("no-hindsight", counts=counts[0], parts=()),
-        MadeUp("gaussian-no-hindsight", counts=counts[1], parts=()),
-    ]
-    drawing = only(by_flows(one_chapter(tmp_path / "plain", *plain)))
+    assert names == {"infogaze", "infogaze-gaussian"}
     assert drawing.sentence.startswith(
-        "After 2 looks no-hindsight is 10.0 points ahead of gaussian-no-hindsight (95 % interval"
+        "After 2 looks infogaze is 10.0 points ahead of infogaze-gaussian (95 % interval"
     )
-    ours = [MadeUp("infogaze", parts=()), MadeUp("gaussian", parts=())]
-    drawing = only(by_flows(one_chapter(tmp_path / "all", *ours, *plain)))
-    assert "infogaze is 10.0 points ahead of gaussian (" in drawing.sentence
-    assert "no-hindsight is 10.0 points ahead of gaussian-no-hindsight (" in drawing.sentence
-    missing = by_flows(one_chapter(tmp_path / "half", plain[0]))
+
+
+def test_flows_are_compared_in_the_papers_system_too_where_both_were_trained(tmp_path: Path) -> None:
+    counts = (20, 31, 36, 40, 43, 45, 46), (20, 25, 30, 34, 37, 39, 40)
+    papers = [MadeUp("paper", counts=counts[0], parts=()), MadeUp("gaussian", counts=counts[1], parts=())]
+    drawing = only(by_flows(one_chapter(tmp_path / "papers", *papers)))
+    assert drawing.sentence.startswith("After 2 looks paper is 10.0 points ahead of gaussian (95 % interval")
+    ours = [MadeUp("infogaze", parts=()), MadeUp("infogaze-gaussian", parts=())]
+    drawing = only(by_flows(one_chapter(tmp_path / "all", *ours, *papers)))
+    assert "infogaze is 10.0 points ahead of infogaze-gaussian (" in drawing.sentence
+    assert "paper is 10.0 points ahead of gaussian (" in drawing.sentence
+    missing = by_flows(one_chapter(tmp_path / "half", papers[0]))
     assert isinstance(missing, Missing)
-    assert missing.why == "no run of gaussian and infogaze"
+    assert missing.why == "no run of infogaze and infogaze-gaussian"
+
+
+def test_self_attention_is_compared_in_the_papers_system(tmp_path: Path) -> None:
+    runs = [
+        MadeUp("infogaze", parts=()),
+        MadeUp("paper", counts=MANY, parts=()),
+        MadeUp("attention", counts=FEW, parts=()),
+    ]
+    drawing = only(by_attention(one_chapter(tmp_path, *runs)))
+    assert {row[1] for row in drawing.numbers[1:]} == {"paper", "attention", "chance"}
+    assert drawing.sentence.startswith("After 2 looks paper is 41.7 points ahead of attention (95 % interval")

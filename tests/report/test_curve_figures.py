@@ -1,4 +1,4 @@
-"""Figures of curves against area, look, P and strength: that they show what was measured, and that their sentences say it."""
+"""Figures of curves against area, look, P and severity: that they and their sentences show what was measured."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ import numpy as np
 import pytest
 import torch
 
-from infogaze.evaluation.accuracy import mean_over_runs
 from infogaze.evaluation.area import accuracy_by_area, observed_share
-from infogaze.evaluation.records import Disturbed, Samples, write
+from infogaze.evaluation.corrupted import Corrupted
+from infogaze.evaluation.estimates import mean_over_runs
+from infogaze.evaluation.sample_counts import SampleCounts
+from infogaze.evaluation.store import write
 from infogaze.report.area import by_area
 from infogaze.report.calibration import by_calibration
+from infogaze.report.corruptions import by_corruption
 from infogaze.report.drawing import Missing
 from infogaze.report.entropy import entropy_by_look
 from infogaze.report.gather import Chapter
 from infogaze.report.many_looks import by_many_looks
-from infogaze.report.robustness import by_disturbance
-from infogaze.report.samples import by_samples
+from infogaze.report.sample_counts import by_sample_counts
 from tests.support.evaluations import COUNTS, GRID, LOOKS, SCENES, MadeUp, one_chapter
 from tests.support.figures import heights, levels, line, only, words
 
@@ -38,11 +40,11 @@ def test_accuracy_against_area_is_that_of_the_bins(chapter: Chapter) -> None:
     )
     values = []
     for run in chapter.groups[0].runs:
-        values.append(accuracy_by_area(run.summary.right, observed_share(run.summary.locations, GRID), edges)[0])
+        values.append(accuracy_by_area(run.summary.correct, observed_share(run.summary.locations, GRID), edges)[0])
     known = 100 * torch.stack(values).mean(0)
     np.testing.assert_allclose(np.asarray(drawn.get_ydata(), float), known[~known.isnan()])
     assert re.search(
-        r"With about 25 % of the area observed infogaze names 34.2 % .* the best baseline, ", drawing.sentence
+        r"With about 25 % of the area observed infogaze has accuracy 34.2 % .* the best baseline, ", drawing.sentence
     )
 
 
@@ -76,8 +78,10 @@ def test_many_looks_mark_the_peak_and_the_budget_of_training(chapter: Chapter) -
     (peak,) = np.asarray(line(axes, "peak of infogaze").get_xdata(), float)
     assert peak == 7 == heights(axes, "infogaze").argmax()
     assert any(list(line.get_xdata()) == [LOOKS - 1, LOOKS - 1] for line in axes.lines)  # type: ignore[arg-type]
-    assert drawing.sentence.startswith("infogaze is highest after 8 looks, with 90.8 %")
-    assert "3.3 points above its 7 looks of training; after all 9 looks it is 5.0 points lower" in drawing.sentence
+    assert drawing.sentence.startswith("infogaze is highest after 8 looks, with accuracy 90.8 %")
+    assert re.search(
+        "3.3 points above .* 7 looks of training; after all 9 looks it is 5.0 points lower", drawing.sentence
+    )
 
 
 def test_calibration_plots_the_errors_and_the_diagram_of_all_seeds(chapter: Chapter) -> None:
@@ -95,55 +99,56 @@ def test_calibration_plots_the_errors_and_the_diagram_of_all_seeds(chapter: Chap
     pooled = [run.summary.reliability for run in group.runs]
     share = sum(part.share.nansum() for part in pooled)
     assert float(share) == pytest.approx(2.0)
-    right = np.nansum([part.share * part.accuracy.nan_to_num() for part in pooled]) / 2
-    assert right == pytest.approx((COUNTS["infogaze"][-1] + 0.5) / SCENES)
-    assert diagram.get_ylabel() == "named right, %"
+    accuracy = np.nansum([part.share * part.accuracy.nan_to_num() for part in pooled]) / 2
+    assert accuracy == pytest.approx((COUNTS["infogaze"][-1] + 0.5) / SCENES)
+    assert (diagram.get_xlabel(), diagram.get_ylabel()) == ("confidence\nafter 7 looks, %", "accuracy, %")
     assert f"its calibration error is {100 * float(ece[-1]):.1f} %" in drawing.sentence
 
 
 def test_what_p_buys_plots_accuracy_and_time(chapter: Chapter) -> None:
-    drawing = only(by_samples(chapter))
+    drawing = only(by_sample_counts(chapter))
     early, late, time = drawing.figure.axes
     assert (early.get_title("left"), late.get_title("left")) == ("after 2 looks", "after 7 looks")
     assert time.get_ylabel() == "time a scene, ms"
     assert time.get_yscale() == early.get_xscale() == "log"
     np.testing.assert_allclose(heights(time, "infogaze"), 1000 * np.array([0.8, 1.1, 2.0]) / 30, rtol=1e-3)
-    samples = [run.read(Samples) for run in chapter.groups[0].runs]
-    right = [(part.named == part.labels[:, None])[:, :, 1].double().mean(1) for part in samples]
-    np.testing.assert_allclose(heights(early, "infogaze"), 100 * torch.stack(right).mean(0))
+    samples = [run.read(SampleCounts) for run in chapter.groups[0].runs]
+    correct = [(part.predictions == part.labels[:, None])[:, :, 1].double().mean(1) for part in samples]
+    np.testing.assert_allclose(heights(early, "infogaze"), 100 * torch.stack(correct).mean(0))
     assert drawing.sentence.startswith("infogaze with 20 imagined scenes instead of 1: ")
     assert "for 2.5 times the time" in drawing.sentence
 
 
-def test_what_p_buys_counts_the_labels_named_where_half_precision_cannot_tell_them(tmp_path: Path) -> None:
-    chapter = one_chapter(tmp_path, MadeUp("infogaze", parts=(Samples,)))
+def test_what_p_buys_counts_the_predictions_where_half_precision_cannot_tell_them(tmp_path: Path) -> None:
+    chapter = one_chapter(tmp_path, MadeUp("infogaze", parts=(SampleCounts,)))
     run = chapter.groups[0].runs[0]
-    samples = run.read(Samples)
+    samples = run.read(SampleCounts)
     even = torch.full_like(samples.log_probabilities, 1 / 3).log()
-    right = samples.labels[:, None].expand_as(samples.named)
-    write(run.folder / "evaluation", replace(samples, log_probabilities=even, named=right))
-    assert set(heights(only(by_samples(chapter)).figure.axes[0], "infogaze")) == {100.0}
+    correct = samples.labels[:, None].expand_as(samples.predictions)
+    write(run.folder / "evaluation", replace(samples, log_probabilities=even, predictions=correct))
+    assert set(heights(only(by_sample_counts(chapter)).figure.axes[0], "infogaze")) == {100.0}
 
 
-def test_robustness_has_a_panel_for_each_disturbance_against_its_strength_and_by_look(chapter: Chapter) -> None:
-    drawn = by_disturbance(chapter)
+def test_robustness_has_a_panel_for_each_corruption_against_its_severity_and_by_look(chapter: Chapter) -> None:
+    drawn = by_corruption(chapter)
     assert not isinstance(drawn, Missing)
-    by_strength, by_look = drawn
-    panels = by_strength.figure.axes[:5]
+    by_severity, by_look = drawn
+    panels = by_severity.figure.axes[:5]
     assert [axes.get_title("left") for axes in panels] == ["shift", "scale", "blur", "noise", "occlusion"]
     assert panels[0].get_xlabel() == "shift: pixels"
-    disturbed = [run.read(Disturbed) for run in chapter.groups[0].runs]
-    right = torch.stack([part.named == part.labels[:, None] for part in disturbed]).double().mean(3)  # [2, 5, 5, T]
+    corrupted = [run.read(Corrupted) for run in chapter.groups[0].runs]
+    correct = torch.stack([part.predictions == part.labels[:, None] for part in corrupted])
+    accuracy = correct.double().mean(3)  # [2, 5, 5, T]
     for kind, axes in enumerate(panels):
-        np.testing.assert_allclose(heights(axes, "infogaze"), 100 * right[:, kind, :, -1].mean(0))
+        np.testing.assert_allclose(heights(axes, "infogaze"), 100 * accuracy[:, kind, :, -1].mean(0))
         np.testing.assert_allclose(
-            np.asarray(line(axes, "infogaze").get_xdata(), float), disturbed[0].strengths[kind], atol=1e-3
+            np.asarray(line(axes, "infogaze").get_xdata(), float), corrupted[0].severities[kind], atol=1e-3
         )
-        np.testing.assert_allclose(heights(by_look.figure.axes[kind], "infogaze"), 100 * right[:, kind, -1].mean(0))
-    assert "loses most to occlusion" in by_strength.sentence
-    assert "least to shift" in by_strength.sentence
-    assert "oracle (not deployable)" in words(by_strength.figure)
-    names = [str(row[0]) for row in by_strength.table]
+        np.testing.assert_allclose(heights(by_look.figure.axes[kind], "infogaze"), 100 * accuracy[:, kind, -1].mean(0))
+    assert "loses most to occlusion" in by_severity.sentence
+    assert "least to shift" in by_severity.sentence
+    assert "oracle (not deployable)" in words(by_severity.figure)
+    names = [str(row[0]) for row in by_severity.table]
     assert [name.partition(", ")[2] for name in names if name.startswith("chance")] == [
         name.partition(", ")[2] for name in names if name.startswith("infogaze, ")
     ], "what the numbers are stands after a comma in every row"

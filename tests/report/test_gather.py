@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from infogaze.evaluation.comparing import recipe_digest
-from infogaze.evaluation.records import EvaluationError
+from infogaze.evaluation.store import EvaluationError
 from infogaze.grid import GlimpseGrid
 from infogaze.report.gather import Chapter, gather
 from infogaze.training.recipe import RECIPES
@@ -21,7 +21,7 @@ def names(chapter: Chapter) -> list[tuple[str, int]]:
 
 def test_seeds_of_a_method_are_one_group_found_below_a_folder(chapter: Chapter) -> None:
     assert names(chapter) == [
-        ("infogaze", 2), ("gaussian", 2), ("ram", 2), ("random", 2), ("oracle (not deployable)", 1), ("cnn", 1),
+        ("infogaze", 2), ("infogaze-gaussian", 2), ("ram", 2), ("random", 2), ("oracle (not deployable)", 1), ("cnn", 1),
     ]  # fmt: skip
     assert [run.about.seed for run in chapter.groups[0].runs] == [0, 1]
     assert [group.method for group in chapter.whole] == ["cnn"]
@@ -34,11 +34,11 @@ def test_a_run_named_twice_counts_once(tmp_path: Path) -> None:
     assert names(chapter) == [("random", 1)]
 
 
-def test_each_image_set_is_a_chapter_and_each_preset_a_group_that_says_so(tmp_path: Path) -> None:
+def test_each_image_set_is_a_chapter_and_each_preset_a_group_with_its_name(tmp_path: Path) -> None:
     write_run(tmp_path, MadeUp("infogaze", parts=()))
     write_run(tmp_path, MadeUp("oracle", parts=()), preset="large")
     write_run(tmp_path, MadeUp("infogaze", parts=()), preset="large")
-    write_run(tmp_path, MadeUp("infogaze", parts=()), data="letters", test="another", looks=5)
+    write_run(tmp_path, MadeUp("infogaze", parts=()), data="letters", test="another", num_looks=5)
     letters, shapes = gather([tmp_path])
     assert (letters.data, shapes.data) == ("letters", "shapes")
     assert names(letters) == [("infogaze", 1)]
@@ -51,8 +51,8 @@ def test_each_image_set_is_a_chapter_and_each_preset_a_group_that_says_so(tmp_pa
     ("changes", "reason"),
     [
         ({"test": "0ther"}, "another test set (0ther and d1ge57)"),
-        ({"looks": 6}, "another budget of looks (6 and 7)"),
-        ({"grid": GlimpseGrid(16, 16, 8, 8)}, "another grid"),
+        ({"num_looks": 6}, "another budget of looks (6 and 7)"),
+        ({"grid": GlimpseGrid(height=16, width=16, glimpse_size=8, stride=8)}, "another grid"),
         ({"classes": ("ring", "bar", "blob")}, "another list of class names"),
         ({"first_looks": 3}, "another seed of first looks (3 and 0)"),
     ],
@@ -64,10 +64,10 @@ def test_runs_that_cannot_be_compared_are_refused_with_the_reason_and_both_names
     other = write_run(tmp_path, MadeUp("random", parts=()), **changes)
     with pytest.raises(EvaluationError, match=re.escape(reason)) as refusal:
         gather([one, other])
-    said = str(refusal.value)
-    assert str(one) in said
-    assert str(other) in said
-    assert "\n" not in said
+    message = str(refusal.value)
+    assert str(one) in message
+    assert str(other) in message
+    assert "\n" not in message
 
 
 def test_what_would_make_an_interval_too_narrow_or_mix_two_things_in_a_curve_is_refused(tmp_path: Path) -> None:
@@ -77,63 +77,62 @@ def test_what_would_make_an_interval_too_narrow_or_mix_two_things_in_a_curve_is_
         gather([first, again])
     assert str(first) in str(refusal.value)
     assert str(again) in str(refusal.value)
-    few = write_run(tmp_path / "c", MadeUp("infogaze", 0, parts=()), samples=1)
+    few = write_run(tmp_path / "c", MadeUp("infogaze", 0, parts=()), num_samples=1)
     many = write_run(tmp_path / "c", MadeUp("infogaze", 1, parts=()))
-    with pytest.raises(EvaluationError, match="imagined 1 scenes a look in one and 20 in the other"):
+    with pytest.raises(EvaluationError, match="infogaze imagined 1 .* and 20"):
         gather([few, many])
-    twin = write_run(tmp_path / "d", MadeUp("infogaze", 0, parts=()), twin=True)
-    with pytest.raises(EvaluationError, match="took in every look mirrored too in one and not in the other"):
-        gather([twin, many])
+    flipped = write_run(tmp_path / "d", MadeUp("infogaze", 0, parts=()), flip_tta=True)
+    with pytest.raises(EvaluationError, match="infogaze used horizontal-flip test-time augmentation in one"):
+        gather([flipped, many])
 
 
 @pytest.mark.parametrize(
     ("one", "other", "reason"),
     [
-        ({"recipe": FAST}, {"recipe": "c0ffee"}, f"was trained by the recipe fast {FAST} in one and own c0ffee in the other"),
-        ({"hold_out": 0.0}, {"hold_out": 0.1}, "had 0 of the training split kept back in one and 0.1 in the other"),
+        ({"recipe": FAST}, {"recipe": "c0ffee"}, f"the recipe fast {FAST} in one and custom c0ffee in the other"),
+        ({"val_fraction": 0.0}, {"val_fraction": 0.1}, "a validation split of 0 in one and 0.1 in the other"),
     ],
-    ids=["recipe", "hold-out"],
-)  # fmt: skip
-def test_seeds_that_were_trained_otherwise_are_not_one_curve_even_with_one_between_that_does_not_know(
+    ids=["recipe", "val-fraction"],
+)
+def test_seeds_that_were_trained_otherwise_are_not_one_curve_also_with_another_between_them(
     one: dict[str, object], other: dict[str, object], reason: str, tmp_path: Path
 ) -> None:
     first = write_run(tmp_path, MadeUp("infogaze", 0, parts=()), **one)
-    unknown = write_run(tmp_path, MadeUp("infogaze", 1, parts=()))
+    alike = write_run(tmp_path, MadeUp("infogaze", 1, parts=()), **one)
     last = write_run(tmp_path, MadeUp("infogaze", 2, parts=()), **other)
-    for known in (first, last):
-        (chapter,) = gather([known, unknown])
-        assert names(chapter) == [("infogaze", 2)]
+    (chapter,) = gather([first, alike])
+    assert names(chapter) == [("infogaze", 2)]
     with pytest.raises(EvaluationError, match=re.escape(reason)) as refusal:
-        gather([first, unknown, last])
-    said = str(refusal.value)
-    assert said.startswith(f"{first} and {last} cannot be one curve: infogaze ")
-    assert "\n" not in said
+        gather([first, alike, last])
+    message = str(refusal.value)
+    assert message.startswith(f"{first} and {last} cannot be one curve: infogaze ")
+    assert "\n" not in message
 
 
 def test_methods_that_were_trained_otherwise_can_be_compared(tmp_path: Path) -> None:
-    write_run(tmp_path, MadeUp("infogaze", parts=()), recipe="c0ffee", hold_out=0.1)
-    write_run(tmp_path, MadeUp("random", parts=()), recipe="decaf", hold_out=0.0)
+    write_run(tmp_path, MadeUp("infogaze", parts=()), recipe="c0ffee", val_fraction=0.1)
+    write_run(tmp_path, MadeUp("random", parts=()), recipe="decaf", val_fraction=0.0)
     (chapter,) = gather([tmp_path])
     assert names(chapter) == [("infogaze", 1), ("random", 1)]
 
 
-def test_where_all_that_look_have_a_twin_names_do_without_the_word(tmp_path: Path) -> None:
-    write_run(tmp_path, MadeUp("infogaze", parts=()), twin=True)
-    write_run(tmp_path, MadeUp("oracle", parts=()), twin=True)
+def test_where_all_that_look_use_flip_tta_names_do_without_it(tmp_path: Path) -> None:
+    write_run(tmp_path, MadeUp("infogaze", parts=()), flip_tta=True)
+    write_run(tmp_path, MadeUp("oracle", parts=()), flip_tta=True)
     write_run(tmp_path, MadeUp("cnn", parts=()))
     (chapter,) = gather([tmp_path])
     assert names(chapter) == [("infogaze", 1), ("oracle (not deployable)", 1), ("cnn", 1)]
-    assert [group.kind[0] for group in chapter.groups] == ["infogaze (twin)", "oracle (twin)", "cnn"]
+    assert [group.kind[0] for group in chapter.groups] == ["infogaze (flip TTA)", "oracle (flip TTA)", "cnn"]
 
 
-def test_a_twin_is_said_in_the_name_of_a_group_and_in_what_csv_files_call_it(tmp_path: Path) -> None:
-    write_run(tmp_path, MadeUp("infogaze", parts=()), twin=True)
-    write_run(tmp_path, MadeUp("oracle", parts=()), twin=True)
+def test_flip_tta_is_part_of_the_name_of_a_group_and_of_what_csv_files_call_it(tmp_path: Path) -> None:
+    write_run(tmp_path, MadeUp("infogaze", parts=()), flip_tta=True)
+    write_run(tmp_path, MadeUp("oracle", parts=()), flip_tta=True)
     write_run(tmp_path, MadeUp("random", parts=()))
     (chapter,) = gather([tmp_path])
-    assert names(chapter) == [("infogaze (twin)", 1), ("random", 1), ("oracle (twin, not deployable)", 1)]
+    assert names(chapter) == [("infogaze (flip TTA)", 1), ("random", 1), ("oracle (flip TTA, not deployable)", 1)]
     assert [group.kind for group in chapter.groups] == [
-        ("infogaze (twin)", "small"), ("random", "small"), ("oracle (twin)", "small"),
+        ("infogaze (flip TTA)", "small"), ("random", "small"), ("oracle (flip TTA)", "small"),
     ]  # fmt: skip
 
 

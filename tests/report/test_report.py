@@ -11,7 +11,7 @@ import pytest
 
 from infogaze.cli.main import main
 from infogaze.evaluation.comparing import recipe_digest
-from infogaze.evaluation.records import Judged
+from infogaze.evaluation.judged import Judged
 from infogaze.report.contents import ENTRIES
 from infogaze.report.gather import gather
 from infogaze.report.write import write_report
@@ -68,7 +68,7 @@ def test_the_page_needs_nothing_from_elsewhere(report: Path) -> None:
     assert "@media print" in text
 
 
-def test_every_image_says_what_it_shows_and_every_link_leads_somewhere(report: Path) -> None:
+def test_every_image_has_alt_text_and_every_link_leads_somewhere(report: Path) -> None:
     page = Page((report / "index.html").read_text())
     assert len(page.images) >= 20
     assert all(len(image["alt"] or "") > 20 for image in page.images)
@@ -98,7 +98,7 @@ def test_every_figure_is_there_as_png_svg_and_csv(report: Path) -> None:
             assert {len(row) for row in rows} == {len(head)}, path
 
 
-def test_what_is_left_out_is_said_with_the_command_that_would_produce_it(report: Path) -> None:
+def test_what_is_left_out_is_listed_with_the_command_that_would_produce_it(report: Path) -> None:
     text = (report / "index.html").read_text()
     left_out = text[text.index("Left out") :]
     assert "9. With and without self-attention" in left_out
@@ -106,7 +106,7 @@ def test_what_is_left_out_is_said_with_the_command_that_would_produce_it(report:
     assert "Left out" not in text[: text.index("16. Robustness")]
 
 
-def test_the_page_says_where_its_numbers_come_from(report: Path, runs: Path) -> None:
+def test_the_page_states_where_its_numbers_come_from(report: Path, runs: Path) -> None:
     text = (report / "index.html").read_text()
     origin = text[text.index("Where these numbers come from") :]
     for folder in runs.iterdir():
@@ -116,7 +116,7 @@ def test_the_page_says_where_its_numbers_come_from(report: Path, runs: Path) -> 
     assert "60 test scenes of 16x16 pixels in 3 classes; 7 looks of 8x8 pixels" in text
 
 
-def test_the_preset_is_said_at_the_head_or_with_the_names_where_there_are_several(tmp_path: Path) -> None:
+def test_the_preset_stands_at_the_head_or_with_the_names_where_there_are_several(tmp_path: Path) -> None:
     runs = [write_run(tmp_path, MadeUp("random"), preset="small"), write_run(tmp_path, MadeUp("ram"), preset="small")]
     write_report(tmp_path / "one", gather(runs), lambda: None, dpi=30)
     assert "all methods. Networks are those of the preset small." in (tmp_path / "one" / "index.html").read_text()
@@ -128,65 +128,63 @@ def test_the_preset_is_said_at_the_head_or_with_the_names_where_there_are_severa
 
 
 @pytest.mark.parametrize(
-    ("fit", "said"),
+    ("fit", "how"),
     [
         ("resize", "stretched to this size with Lanczos."),
         ("crop", "scaled with Lanczos and cut to this size."),
         ("pad", "scaled with Lanczos and given black bars to this size."),
         ("", None),
-        (None, None),
     ],
 )
-def test_what_was_done_to_images_of_another_size_is_said_at_the_head(
-    fit: str | None, said: str | None, tmp_path: Path
-) -> None:
+def test_what_was_done_to_images_of_another_size_stands_at_the_head(fit: str, how: str | None, tmp_path: Path) -> None:
     run = write_run(tmp_path, MadeUp("random"), fit=fit)
     write_report(tmp_path / "out", gather([run]), lambda: None, dpi=30)
     text = (tmp_path / "out" / "index.html").read_text()
     opening = text[text.index("test scenes of") : text.index("1. Accuracy by look", text.index("test scenes of"))]
-    assert ("another size" in opening) == (said is not None)
-    assert said is None or f". Where the set&#x27;s images have another size, they were {said}" in opening
+    assert ("another size" in opening) == (how is not None)
+    assert how is None or f". Where the set&#x27;s images have another size, they were {how}" in opening
 
 
-def test_a_twin_that_all_have_is_said_once(tmp_path: Path) -> None:
-    runs = [write_run(tmp_path, MadeUp(name, parts=()), twin=name != "cnn") for name in ("infogaze", "random", "cnn")]
+def test_flip_tta_that_all_use_is_stated_once(tmp_path: Path) -> None:
+    methods = ("infogaze", "random", "cnn")
+    runs = [write_run(tmp_path, MadeUp(name, parts=()), flip_tta=name != "cnn") for name in methods]
     write_report(tmp_path / "out", gather(runs), lambda: None, dpi=30)
     text = (tmp_path / "out" / "index.html").read_text()
-    assert "Every look is taken in mirrored too (a twin), with all methods." in text
+    assert "All methods use horizontal-flip test-time augmentation" in text
     assert "infogaze is 20.0 points ahead of" in text
 
 
-def test_a_twin_and_how_each_run_was_trained_are_said_wherever_they_are_compared(tmp_path: Path) -> None:
-    ours = write_run(tmp_path, MadeUp("infogaze"), twin=True, recipe="c0ffee", hold_out=0.1)
-    other = write_run(tmp_path, MadeUp("random"), recipe=recipe_digest("random", RECIPES["fast"]), hold_out=0.0)
-    unknown = write_run(tmp_path, MadeUp("ram"))
-    write_report(tmp_path / "out", gather([ours, other, unknown]), lambda: None, dpi=30)
+def test_flip_tta_and_how_each_run_was_trained_are_stated_wherever_they_are_compared(tmp_path: Path) -> None:
+    ours = write_run(tmp_path, MadeUp("infogaze"), flip_tta=True, recipe="c0ffee", val_fraction=0.1)
+    flat = write_run(tmp_path, MadeUp("infogaze-gaussian"), flip_tta=True, recipe="c0ffee", val_fraction=0.1)
+    other = write_run(tmp_path, MadeUp("random"), recipe=recipe_digest("random", RECIPES["fast"]))
+    write_report(tmp_path / "out", gather([ours, flat, other]), lambda: None, dpi=30)
     text = (tmp_path / "out" / "index.html").read_text()
-    assert "infogaze (twin) takes in every look mirrored too. The others do not." in text
-    assert "infogaze (twin) is 20.0 points ahead of the best baseline, random" in text
+    names = "infogaze (flip TTA) and infogaze-gaussian (flip TTA)"
+    assert f"{names} use horizontal-flip test-time augmentation; the others do not." in text
+    assert "infogaze (flip TTA) is 20.0 points ahead of the baseline random" in text
     for path in sorted((tmp_path / "out" / "figures").glob("*.csv")):
         head, *rows = list(csv.reader(path.read_text().splitlines()))
         if "method" in head:
             methods = {row[head.index("method")] for row in rows}
-            assert "infogaze (twin)" in methods, path
+            assert "infogaze (flip TTA)" in methods, path
             assert "infogaze" not in methods, path
     origin = text[text.index("Where these numbers come from") :]
     columns, *rows = (re.findall(r"<t[hd]>(.*?)</t[hd]>", line) for line in re.findall(r"<tr>(.*?)</tr>", origin))
-    said = {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
-    assert [said[name]["twin"] for name in ("infogaze", "ram", "random")] == ["yes", "no", "no"]
-    assert said["infogaze"]["recipe"] == "own c0ffee"
-    assert said["random"]["recipe"].startswith("fast ")
-    assert said["ram"]["recipe"] == said["ram"]["held out"] == "not known"
-    assert (said["infogaze"]["held out"], said["random"]["held out"]) == ("10&nbsp;%", "0&nbsp;%")
-    assert "d1ge57" in said["all"]["versions"]
+    found = {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
+    assert [found[name]["flip TTA"] for name in ("infogaze", "random")] == ["yes", "no"]
+    assert found["infogaze"]["recipe"] == "custom c0ffee"
+    assert found["random"]["recipe"].startswith("fast ")
+    assert [found[name]["validation split"] for name in ("infogaze", "random")] == ["10&nbsp;%", "0&nbsp;%"]
+    assert "d1ge57" in found["all"]["versions"]
 
 
 def test_several_image_sets_are_chapters_and_an_older_figure_does_not_stay(tmp_path: Path) -> None:
     few = [write_run(tmp_path, MadeUp("infogaze", parts=())), write_run(tmp_path, MadeUp("random", parts=(Judged,)))]
     few.append(write_run(tmp_path, MadeUp("cnn", parts=()), data="let<t>ers", test="another"))
     (tmp_path / "out" / "figures").mkdir(parents=True)
-    stale = tmp_path / "out" / "figures" / "shapes-15-samples.png"
-    kept = tmp_path / "out" / "figures" / "shapes-15-samples-of-mine.png"
+    stale = tmp_path / "out" / "figures" / "shapes-15-sample-counts.png"
+    kept = tmp_path / "out" / "figures" / "shapes-15-sample-counts-of-mine.png"
     for path in (stale, kept):
         path.write_bytes(b"older")
     write_report(tmp_path / "out", gather(few), lambda: None, dpi=30)
@@ -199,7 +197,7 @@ def test_several_image_sets_are_chapters_and_an_older_figure_does_not_stay(tmp_p
     assert "no run of infogaze" in text
 
 
-def test_the_command_writes_the_report_and_says_where(
+def test_the_command_writes_the_report_and_prints_where(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("infogaze.report.write.ENTRIES", ENTRIES[:1])

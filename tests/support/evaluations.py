@@ -1,39 +1,34 @@
-"""Evaluations made up so that their numbers are known: the first so many of 60 scenes are named right, one more with each seed."""
+"""Evaluations made up so that their numbers are known: the first so many of 60 scenes are correct, one more with each seed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from infogaze.evaluation.corruptions import DISTURBANCES
-from infogaze.evaluation.records import (
-    About,
-    Disturbed,
-    Judged,
-    Latents,
-    ManyLooks,
-    Measurement,
-    Records,
-    Samples,
-    Showcase,
-    begin,
-    write,
-)
+from infogaze.evaluation.corrupted import Corrupted
+from infogaze.evaluation.corruptions import CORRUPTIONS
+from infogaze.evaluation.exact_pass import Records
+from infogaze.evaluation.judged import Judged
+from infogaze.evaluation.latents import Latents
+from infogaze.evaluation.many_looks import ManyLooks
+from infogaze.evaluation.sample_counts import SampleCounts
+from infogaze.evaluation.showcase import Showcase
+from infogaze.evaluation.store import About, Record, begin, write
 from infogaze.grid import GlimpseGrid
 from infogaze.methods.registry import METHODS
 from infogaze.report.gather import Chapter, gather
 
 SCENES, LOOKS, CLASSES, PLACES = 60, 7, 3, 9
-GRID = GlimpseGrid(16, 16, 8, 4)
+GRID = GlimpseGrid(height=16, width=16, glimpse_size=8, stride=4)
 LABELS = torch.arange(SCENES) % CLASSES
 COUNTS = {
     "infogaze": (20, 40, 44, 46, 48, 50, 52),
-    "gaussian": (20, 34, 40, 43, 45, 47, 48),
+    "infogaze-gaussian": (20, 34, 40, 43, 45, 47, 48),
     "random": (20, 28, 33, 37, 40, 42, 44),
     "ram": (19, 26, 32, 36, 39, 41, 42),
     "oracle": (20, 50, 55, 56, 57, 57, 57),
@@ -42,7 +37,7 @@ COUNTS = {
 IMAGINING = tuple(name for name, method in METHODS.items() if method.imagines)
 EXPECTING = (*IMAGINING, "discriminative", "oracle")
 """Whose maps are in nats."""
-PARTS = (ManyLooks, Samples, Disturbed, Judged, Showcase, Latents)
+PARTS = (ManyLooks, SampleCounts, Corrupted, Judged, Showcase, Latents)
 
 
 @dataclass(frozen=True)
@@ -52,31 +47,50 @@ class MadeUp:
     method: str
     seed: int = 0
     counts: tuple[int, ...] | None = None
-    """How many scenes are right after each look, for seed 0; by default those of the method."""
-    parts: tuple[type[Measurement], ...] = PARTS
+    """How many scenes are correct after each look, for seed 0; by default those of the method."""
+    _: KW_ONLY
+    parts: tuple[type[Record], ...] = PARTS
     """What is measured besides the pass over the test split."""
 
     def about(self) -> About:
-        """What its evaluation says of itself."""
+        """What its evaluation is of."""
         return About(
-            self.method, "small", self.seed, "shapes", "d1ge57", SCENES, ("ring", "bar", "dot"), LOOKS,
-            20 if self.method in IMAGINING else 0, GRID, self.method != "oracle", self.method == "cnn", 0, "cpu",
-            {"infogaze": "0.1.0", "torch": "2.11.0"},
-        )  # fmt: skip
+            method=self.method,
+            preset="small",
+            seed=self.seed,
+            data="shapes",
+            test="d1ge57",
+            scenes=SCENES,
+            classes=("ring", "bar", "dot"),
+            num_looks=LOOKS,
+            num_samples=20 if self.method in IMAGINING else 0,
+            grid=GRID,
+            deployable=self.method != "oracle",
+            whole=self.method == "cnn",
+            first_looks=0,
+            device="cpu",
+            versions={"infogaze": "0.1.0", "torch": "2.11.0"},
+            weights="",
+            flip_tta=False,
+            recipe="c0ffee",
+            val_fraction=0.0,
+            fit="",
+        )
 
 
-def named(counts: tuple[int, ...], scenes: int = SCENES) -> Tensor:
-    """What the scenes are named after each look, [scenes, len(counts)]: the first so many right, the others one class further."""
-    right = torch.arange(scenes)[:, None] < torch.tensor(counts)
-    return torch.where(right, LABELS[:scenes, None], (LABELS[:scenes, None] + 1) % CLASSES)
+def predicted(counts: tuple[int, ...], scenes: int = SCENES) -> Tensor:
+    """Predictions after each look, [scenes, len(counts)]: the first so many are correct, the others one class further."""
+    correct = torch.arange(scenes)[:, None] < torch.tensor(counts)
+    return torch.where(correct, LABELS[:scenes, None], (LABELS[:scenes, None] + 1) % CLASSES)
 
 
 def write_run(root: Path, run: MadeUp, **changes: Any) -> Path:
-    """Write its run folder; `changes` are to what its evaluation says of itself."""
+    """Write its run folder; `changes` are to what its evaluation is of."""
     about = replace(run.about(), **changes)
     folder = root / f"{about.data}-{about.preset}-{run.method}-{run.seed}"
     begin(folder / "evaluation", about)
-    for part in (Records, *run.parts):
+    parts: tuple[type[Record], ...] = (Records, *run.parts)
+    for part in parts:
         made = _MAKE[part](run)
         if made is not None:
             write(folder / "evaluation", made)
@@ -85,7 +99,7 @@ def write_run(root: Path, run: MadeUp, **changes: Any) -> Path:
 
 def sweep(root: Path) -> Path:
     """Two seeds of four methods, and one of the oracle and of the CNN."""
-    for method in ("infogaze", "gaussian", "random", "ram"):
+    for method in ("infogaze", "infogaze-gaussian", "random", "ram"):
         for seed in (0, 1):
             write_run(root, MadeUp(method, seed))
     write_run(root, MadeUp("oracle"))
@@ -115,55 +129,66 @@ def _locations(run: MadeUp) -> Tensor:
     return torch.stack([place // GRID.cols, place % GRID.cols], -1) * GRID.stride
 
 
-def _log_probabilities(names: Tensor, run: MadeUp) -> Tensor:
-    """Most likely the label named, more so with each look, with a little noise."""
-    noise = 0.3 * torch.rand(*names.shape, CLASSES, generator=_random(run))
-    sure = 0.5 + 0.4 * torch.arange(names.shape[1])[:, None]
-    return (noise + sure * torch.nn.functional.one_hot(names, CLASSES)).log_softmax(-1)
+def _log_probabilities(predictions: Tensor, run: MadeUp) -> Tensor:
+    """The prediction is most likely, more so with each look, with a little noise."""
+    noise = 0.3 * torch.rand(*predictions.shape, CLASSES, generator=_random(run))
+    sure = 0.5 + 0.4 * torch.arange(predictions.shape[1])[:, None]
+    return (noise + sure * torch.nn.functional.one_hot(predictions, CLASSES)).log_softmax(-1)
 
 
 def _records(run: MadeUp) -> Records:
-    names = named(_counts(run))
+    predictions = predicted(_counts(run))
     expected = (
         torch.rand(SCENES, LOOKS, generator=_random(run)) if run.method in EXPECTING else torch.zeros(SCENES, LOOKS)
     )
     expected[:, 0] = 0
-    looks = names.shape[1]  # the CNN has one, at all
-    return Records(LABELS, _locations(run)[:, :looks], names, _log_probabilities(names, run), expected[:, :looks])
+    looks = predictions.shape[1]  # the CNN has one, at all
+    return Records(
+        labels=LABELS,
+        locations=_locations(run)[:, :looks],
+        predictions=predictions,
+        log_probabilities=_log_probabilities(predictions, run),
+        expected=expected[:, :looks],
+    )
 
 
 def _many_looks(run: MadeUp) -> ManyLooks:
     """Best after eight looks of nine."""
     counts = _counts(run)
-    return ManyLooks(LABELS, named((*counts, counts[-1] + 2, counts[-1] - 1)))
+    return ManyLooks(LABELS, predicted((*counts, counts[-1] + 2, counts[-1] - 1)))
 
 
-def _samples(run: MadeUp) -> Samples | None:
+def _sample_counts(run: MadeUp) -> SampleCounts | None:
     if run.method not in IMAGINING:
         return None
-    tried = torch.tensor([1, 5, 20])
-    names = torch.stack([named(tuple(count - lost for count in _counts(run)), 30) for lost in (6, 2, 0)])
-    log_probabilities = torch.stack([_log_probabilities(part, run) for part in names])
-    expected = torch.rand(3, 30, LOOKS, generator=_random(run))
-    return Samples(tried, LABELS[:30], names, log_probabilities, expected, torch.tensor([0.3, 0.6, 1.5]) + run.seed)
+    predictions = torch.stack([predicted(tuple(count - lost for count in _counts(run)), 30) for lost in (6, 2, 0)])
+    return SampleCounts(
+        num_samples=torch.tensor([1, 5, 20]),
+        labels=LABELS[:30],
+        predictions=predictions,
+        log_probabilities=torch.stack([_log_probabilities(part, run) for part in predictions]),
+        expected=torch.rand(3, 30, LOOKS, generator=_random(run)),
+        seconds=torch.tensor([0.3, 0.6, 1.5]) + run.seed,
+    )
 
 
-def _disturbed(run: MadeUp) -> Disturbed:
-    strengths = torch.tensor([disturbance.strengths for disturbance in DISTURBANCES.values()])
-    kinds, levels = strengths.shape
-    names = [
-        torch.stack([named(tuple(count - (kind + 1) * level for count in _counts(run)), 50) for level in range(levels)])
-        for kind in range(kinds)
-    ]
-    return Disturbed(LABELS[:50], strengths, torch.stack(names))
+def _corrupted(run: MadeUp) -> Corrupted:
+    severities = torch.tensor([corruption.severities for corruption in CORRUPTIONS.values()])
+    kinds, levels = severities.shape
+
+    def predictions(kind: int, level: int) -> Tensor:
+        return predicted(tuple(count - (kind + 1) * level for count in _counts(run)), 50)
+
+    by_kind = [torch.stack([predictions(kind, level) for level in range(levels)]) for kind in range(kinds)]
+    return Corrupted(LABELS[:50], severities, torch.stack(by_kind))
 
 
 def _judged(run: MadeUp) -> Judged:
-    return Judged(named(tuple(count - 5 for count in _counts(run))), torch.arange(32, dtype=torch.uint8))
+    return Judged(predicted(tuple(count - 5 for count in _counts(run))), torch.arange(32, dtype=torch.uint8))
 
 
 def _showcase(run: MadeUp) -> Showcase:
-    """Two common scenes, then the last two named wrong and the first two named right at the last look."""
+    """Two common scenes, then the last two, which are wrong, and the first two, which are correct at the last look."""
     scenes = torch.tensor([4, 7, 58, 59, 0, 1])
     generator = torch.Generator().manual_seed(5)
     images = torch.randint(0, 200, (len(scenes), 1, GRID.height, GRID.width), generator=generator).to(torch.uint8)
@@ -172,9 +197,15 @@ def _showcase(run: MadeUp) -> Showcase:
     gains[:, 0] = 0
     means = torch.arange(CLASSES)[:, None, None, None].mul(60).expand(-1, 1, GRID.height, GRID.width)
     return Showcase(
-        scenes, torch.tensor(2), images, LABELS[scenes], records.locations[scenes], gains if run.method in IMAGINING else gains * 0,
-        records.log_probabilities[scenes].exp(), means.to(torch.uint8),
-    )  # fmt: skip
+        scenes=scenes,
+        common=torch.tensor(2),
+        images=images,
+        labels=LABELS[scenes],
+        locations=records.locations[scenes],
+        gains=gains if run.method in IMAGINING else gains * 0,
+        probabilities=records.log_probabilities[scenes].exp(),
+        class_means=means.to(torch.uint8),
+    )
 
 
 def _latents(run: MadeUp) -> Latents | None:
@@ -183,11 +214,11 @@ def _latents(run: MadeUp) -> Latents | None:
     return Latents(torch.tensor(4), torch.randn(LOOKS, 12, 3, generator=_random(run)))
 
 
-_MAKE: dict[type[Measurement], Callable[[MadeUp], Measurement | None]] = {
+_MAKE: dict[type[Record], Callable[[MadeUp], Record | None]] = {
     Records: _records,
     ManyLooks: _many_looks,
-    Samples: _samples,
-    Disturbed: _disturbed,
+    SampleCounts: _sample_counts,
+    Corrupted: _corrupted,
     Judged: _judged,
     Showcase: _showcase,
     Latents: _latents,

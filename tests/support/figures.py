@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 
 from infogaze.report.drawing import Drawing, Drawn, Missing
 
@@ -37,3 +40,15 @@ def words(figure: Figure) -> str:
     for box in [*figure.legends, *(axes.get_legend() for axes in figure.axes if axes.get_legend())]:
         parts += [text.get_text() for text in box.get_texts()] if box is not None else []
     return "\n".join([*parts, figure.get_suptitle(), figure.get_supxlabel()])
+
+
+def drawn_size(figure: Figure) -> tuple[int, int]:
+    """Draw, so that everything has its place; width and height in pixels."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()  # type: ignore[no-untyped-call]
+    return canvas.get_width_height()
+
+
+def extent(text: Text) -> Bbox:
+    """The pixels of the text, without a stroke that leads from it."""
+    return Text.get_window_extent(text)

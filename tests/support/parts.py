@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from infogaze import ModelConfig
 
 TINY = ModelConfig(
-    height=12, width=12, channels=1, classes=3, glimpse=4, stride=2, glimpse_widths=(4,),
+    height=12, width=12, channels=1, num_classes=3, glimpse_size=4, stride=2, glimpse_widths=(4,),
     feature_size=5, belief_size=6, latent_size=4, flow_layers=2,
 )  # fmt: skip
 

@@ -12,11 +12,12 @@ import pytest
 
 from infogaze.cli.main import main
 from infogaze.presets import PRESETS
-from infogaze.sweep import jobs as sweeping
+from infogaze.sweep import processes
 from infogaze.sweep.jobs import Job
 from infogaze.training.recipe import RECIPES, PhaseRecipe, Recipe
 
-PART = PhaseRecipe(1, 16, 1e-3)
+PART = PhaseRecipe(epochs=1, batch_size=16, learning_rate=1e-3)
+TINY = Recipe(phase1=PART, phase2=PART, phase3=PART, full_image=PART)
 DIGITS = PRESETS["digits"]
 SIZES = replace(DIGITS.model, glimpse_widths=(4,), feature_size=8, belief_size=16, latent_size=4, flow_layers=1)
 
@@ -33,8 +34,8 @@ def write_set(path: Path, train: int) -> Path:
 def tiny_set(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A set, and a recipe and networks with which a run takes no time."""
     monkeypatch.setenv("INFOGAZE_CACHE", str(folder / "cache"))
-    monkeypatch.setitem(RECIPES, "smoke", Recipe(PART, PART, PART, PART))
-    monkeypatch.setitem(PRESETS, "digits", replace(DIGITS, model=SIZES, looks=3, samples=2))
+    monkeypatch.setitem(RECIPES, "smoke", TINY)
+    monkeypatch.setitem(PRESETS, "digits", replace(DIGITS, model=SIZES, num_looks=3, num_samples=2))
     return write_set(folder / "set.npz", 32)
 
 
@@ -76,8 +77,8 @@ def here() -> Iterator[list[str]]:
         return Over(code if isinstance(code, int) else 1)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweeping, "_start", start)
-        patch.setattr(sweeping, "_WAIT", 0.0)
+        patch.setattr(processes, "start", start)
+        patch.setattr(processes, "_WAIT", 0.0)
         yield ran
 
 

@@ -7,24 +7,26 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from infogaze import Agent, ModelConfig, build
+from infogaze import Agent, ModelConfig, Origin, build
+from infogaze.models import make_agent
 
 CONFIG = ModelConfig(
-    height=13, width=11, channels=2, classes=3, glimpse=4, stride=2, glimpse_widths=(4,),
+    height=13, width=11, channels=2, num_classes=3, glimpse_size=4, stride=2, glimpse_widths=(4,),
     feature_size=5, belief_size=8, latent_size=4, flow_layers=2,
 )  # fmt: skip
-WITH_HINDSIGHT = replace(CONFIG, hindsight=True)
+WITH_CORRECTION = replace(CONFIG, gain_correction=True)
 
 
-def tiny_agent(config: ModelConfig = CONFIG, seed: int = 0, looks: int = 4, samples: int = 5) -> Agent:
+def tiny_agent(config: ModelConfig = CONFIG, seed: int = 0, *, num_looks: int = 4, num_samples: int = 5) -> Agent:
     """An agent whose choices differ from scene to scene."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = build(config)
         for parameter in model.parameters():
             parameter.data.normal_(0.0, 0.5)
-    names = [f"class {index}" for index in range(config.classes)]
-    return Agent(model, names, looks=looks, samples=samples, config=config)
+    names = tuple(f"class {index}" for index in range(config.num_classes))
+    origin = Origin(method="infogaze", config=config, num_samples=num_samples)
+    return make_agent(model, names, origin=origin, num_looks=num_looks)
 
 
 def scenes(count: int, seed: int = 0) -> Tensor:

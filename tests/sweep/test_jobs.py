@@ -6,25 +6,33 @@ import json
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from infogaze import METHODS
 from infogaze.cli.evaluate import Evaluate
-from infogaze.cli.main import _parse, main
+from infogaze.cli.main import main, parse
+from infogaze.cli.settings import RunFile, changes_of, read_changes_of, resolved_options
 from infogaze.cli.sweep import Sweep
 from infogaze.cli.train import Train
-from infogaze.data.options import Options
-from infogaze.evaluation import records
+from infogaze.data.options import ReadOptions
+from infogaze.evaluation import store
 from infogaze.evaluation.comparing import recipe_digest
-from infogaze.evaluation.records import EvaluationError, Judged, ManyLooks, Records
+from infogaze.evaluation.exact_pass import Records
+from infogaze.evaluation.judged import Judged
+from infogaze.evaluation.many_looks import ManyLooks
+from infogaze.evaluation.store import EvaluationError
 from infogaze.models import load, save
 from infogaze.report.gather import gather
-from infogaze.sweep import jobs as sweeping
-from infogaze.sweep.jobs import Failed, Job, carry_out, jobs
+from infogaze.sweep import processes
+from infogaze.sweep.jobs import Job, jobs
+from infogaze.sweep.processes import Failed, run_jobs
 from infogaze.training.recipe import RECIPES
+from tests.support.calls import refused, refused_by_parser
 from tests.support.sweeps import Swept, given, here, printed, run_here, tiny_set, write_set
 
 BIN = Path(sys.executable).parent
@@ -49,19 +57,17 @@ def sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., S
     return lambda scenes, *more: run_here(capsys, scenes, tmp_path / "out", *more)
 
 
-def refused(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    assert stop.value.code == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    return said.err
+def options_of(command: object) -> dict[str, Any]:
+    """What a call to train says, its changes to preset and recipe among it."""
+    assert isinstance(command, Train)
+    return {field.name: getattr(command, field.name) for field in fields(Train)} | {
+        "changes": changes_of(command),
+        "read": read_changes_of(command),
+    }
 
 
 def test_phase_1_is_trained_once_a_seed_and_all_that_share_it_begin_there(tmp_path: Path) -> None:
-    work = jobs(tmp_path, list(METHODS), 2, ["digits"], ("records",), "cpu")
+    work = jobs(tmp_path, list(METHODS), seeds=2, train=["digits"], measure=("records",), device="cpu")
     firsts = [job for job in work if job.stage == "phase-1"]
     assert [job.name for job in firsts] == ["phase-1/seed-0", "phase-1/seed-1"]
     assert all(job.needs == () for job in firsts)
@@ -70,7 +76,7 @@ def test_phase_1_is_trained_once_a_seed_and_all_that_share_it_begin_there(tmp_pa
     for name in METHODS:
         for seed in (0, 1):
             job = rest[f"{name}/seed-{seed}"]
-            command = _parse(list(job.commands[0]))
+            command = parse(list(job.commands[0]))
             assert isinstance(command, Train)
             assert (command.method, command.seed, command.out) == (name, seed, tmp_path / name / f"seed-{seed}")
             if name in NO_PHASE_1:
@@ -90,9 +96,9 @@ def test_a_sweep_trains_evaluates_and_judges_all_and_skips_what_is_done(
     assert sorted(first.ran) == sorted(["phase-1/seed-0", "phase-1/seed-1", *runs, "judgement"])
     assert first.ran[-1] == "judgement"
     for name in runs:
-        assert records.has(tmp_path / "out" / name / "evaluation", Records)
+        assert store.has(tmp_path / "out" / name / "evaluation", Records)
     looked = [tmp_path / "out" / name / "evaluation" for name in runs if "cnn" not in name]
-    judges = {tuple(records.read(folder, Judged).judge.tolist()) for folder in looked}
+    judges = {tuple(store.read(folder, Judged).judge.tolist()) for folder in looked}
     assert len(judges) == 1, "all by one judge"
     again = sweep(tiny, *asked)
     assert again.ran == []
@@ -124,7 +130,7 @@ def test_more_can_be_measured_of_a_finished_sweep_without_training_again(
     kept = (run / "evaluation" / "records.safetensors").stat().st_mtime_ns
     more = sweep(tiny, *asked, "many-looks")
     assert more.ran == ["random/seed-0"]
-    assert records.has(run / "evaluation", ManyLooks)
+    assert store.has(run / "evaluation", ManyLooks)
     assert (metrics, model) == ((run / "metrics.jsonl").read_bytes(), (run / "model.safetensors").read_bytes())
     assert (run / "evaluation" / "records.safetensors").stat().st_mtime_ns == kept
     assert more.table == first.table
@@ -133,7 +139,7 @@ def test_more_can_be_measured_of_a_finished_sweep_without_training_again(
 def test_another_judge_judges_again(tiny: Path, tmp_path: Path, sweep: Callable[..., Swept]) -> None:
     asked, cnn = ("--methods", "random,cnn", "--seeds", "1"), tmp_path / "out" / "cnn" / "seed-0"
     sweep(tiny, *asked)
-    before = records.read(tmp_path / "out" / "random" / "seed-0" / "evaluation", Judged)
+    before = store.read(tmp_path / "out" / "random" / "seed-0" / "evaluation", Judged)
     judge = load(cnn)
     with torch.no_grad():
         for weights in judge.model.parameters():
@@ -141,7 +147,7 @@ def test_another_judge_judges_again(tiny: Path, tmp_path: Path, sweep: Callable[
     save(judge, cnn)
     main(["evaluate", str(cnn), "--measure", "records", "--device", "cpu"])
     assert sweep(tiny, *asked).ran == ["judgement"]
-    after = records.read(tmp_path / "out" / "random" / "seed-0" / "evaluation", Judged)
+    after = store.read(tmp_path / "out" / "random" / "seed-0" / "evaluation", Judged)
     assert not torch.equal(after.judge, before.judge)
     assert sweep(tiny, *asked).ran == []
 
@@ -151,14 +157,15 @@ def test_a_run_with_other_weights_than_were_measured_is_measured_again(
 ) -> None:
     asked, run = ("--methods", "random", "--seeds", "2", "--measure", "records"), tmp_path / "out" / "random" / "seed-0"
     sweep(tiny, *asked)
-    said = records.about(run / "evaluation")
-    assert (said.recipe, said.hold_out) == (recipe_digest("random", RECIPES["smoke"]), 0.0)
+    said = store.about(run / "evaluation")
+    assert (said.recipe, said.val_fraction) == (recipe_digest("random", RECIPES["smoke"]), 0.0)
     agent = load(run)
     with torch.no_grad():
         for weights in agent.model.parameters():
             weights.neg_()
     save(agent, run)
-    (job,) = [job for job in jobs(tmp_path / "out", ["random"], 1, [], ["records"], "cpu") if job.stage == "methods"]
+    work = jobs(tmp_path / "out", ["random"], seeds=1, train=[], measure=["records"], device="cpu")
+    (job,) = [job for job in work if job.stage == "methods"]
     assert not job.done()
     main(["evaluate", str(run), "--measure", "records", "--device", "cpu"])
     assert job.done()
@@ -202,9 +209,21 @@ def test_a_job_that_fails_is_named_with_its_log_and_only_those_that_need_it_stay
 
 
 def test_a_command_that_leaves_nothing_behind_has_failed_whatever_it_says(tmp_path: Path) -> None:
-    lying = Job("lying", "methods", (("data", "list"),), (), lambda: False)
+    lying = Job(name="lying", stage="methods", commands=(("data", "list"),), done=lambda: False)
     with here(), pytest.raises(Failed, match="lying"):
-        carry_out([lying], tmp_path / "logs", 1, lambda line: None, lambda job: None, lambda: False)
+        work_off([lying], tmp_path / "logs", at_once=1, ended=[])
+
+
+def work_off(work: list[Job], logs: Path, *, at_once: int, ended: list[str]) -> None:
+    """Run the jobs and note which have ended."""
+    run_jobs(
+        work,
+        logs,
+        at_once=at_once,
+        say=lambda line: None,
+        on_finished=lambda job: ended.append(job.name),
+        should_stop=lambda: False,
+    )
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3])
@@ -238,15 +257,15 @@ def test_so_many_run_at_once_and_none_before_what_it_needs(
         most = max(most, len(running))
         return Slow(job)
 
-    monkeypatch.setattr(sweeping, "_start", start)
-    monkeypatch.setattr(sweeping, "_WAIT", 0.0)
+    monkeypatch.setattr(processes, "start", start)
+    monkeypatch.setattr(processes, "_WAIT", 0.0)
 
     def job(name: str, *needs: str) -> Job:
-        return Job(name, "methods", (), needs, lambda: name in done)
+        return Job(name=name, stage="methods", commands=(), needs=needs, done=lambda: name in done)
 
     work = [job("z", "a", "b"), job("a"), job("b"), job("c", "a"), job("d")]
     ended: list[str] = []
-    carry_out(work, tmp_path, at_once, lambda line: None, lambda job: ended.append(job.name), lambda: False)
+    work_off(work, tmp_path, at_once=at_once, ended=ended)
     assert sorted(ended) == ["a", "b", "c", "d", "z"]
     assert most == at_once
 
@@ -258,14 +277,17 @@ def test_a_folder_with_a_sweep_of_other_settings_is_refused(
     before = sorted(path for path in (tmp_path / "out").rglob("*"))
     other = write_set(tmp_path / "other.npz", 32)
     for scenes, more in (
-        (tiny, ["--hold-out", "0.5"]),
+        (tiny, ["--val-fraction", "0.5"]),
+        (tiny, ["--model.stride", "2"]),
+        (tiny, ["--recipe.phase1.epochs", "2"]),
         (other, []),
         (tiny, ["--read.size", "16", "16"]),
         (tiny, ["--recipe", "quickstart"]),
         (tiny, ["--length", "0.5"]),
     ):
-        said = refused(capsys, given(scenes, tmp_path / "out", "--methods", "random,ram", *more))
-        assert f"{tmp_path / 'out'} holds a sweep with other settings: digits --recipe smoke" in said
+        said = refused(capsys, *given(scenes, tmp_path / "out", "--methods", "random,ram", *more))
+        assert f"{tmp_path / 'out'} holds a sweep with other settings: digits" in said
+        assert "--recipe smoke" in said
     assert sorted(path for path in (tmp_path / "out").rglob("*")) == before
 
 
@@ -273,16 +295,20 @@ def test_wrong_calls_are_one_line_that_names_what_is_allowed(
     tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for more, words in (
-        (["--methods", "random,luck"], f"no method is called 'luck'; there are {', '.join(METHODS)}"),
-        (["--methods", ""], "no method is called ''"),
-        (["--methods", "random,random"], "each may be named once"),
-        (["--seeds", "0"], "seeds is 0; it must be at least 1"),
-        (["--at-once", "0"], "at_once is 0; it must be at least 1"),
-        (["--length", "0"], "length is 0.0; it must be above 0 and at most 1000"),
-        (["--hold-out", "1.5"], "hold_out is 1.5; it must be at least 0 and below 1"),
-        (["--print-stage", "phase-9"], "phase-9"),
+        (["--methods", "random,luck"], ("'luck'", *METHODS)),
+        (["--methods", ""], ("''", *METHODS)),
+        (["--methods", "random,random"], ("random,random", "once")),
+        (["--seeds", "0"], ("seeds is 0", "at least 1")),
+        (["--at-once", "0"], ("at_once is 0", "at least 1")),
+        (["--length", "0"], ("length is 0.0", "above 0")),
+        (["--val-fraction", "1.5"], ("val_fraction is 1.5", "below 1")),
+        (["--model.stride", "0"], ("stride is 0",)),
+        (["--recipe.phase1.batch-size", "0"], ("batch_size is 0",)),
     ):
-        assert words in refused(capsys, given(tiny, tmp_path / "out", *more))
+        line = refused(capsys, *given(tiny, tmp_path / "out", *more))
+        assert all(word in line for word in words), line
+    said = refused_by_parser(capsys, *given(tiny, tmp_path / "out", "--print-stage", "phase-9"))
+    assert all(word in said for word in ("phase-9", "phase-1", "methods", "judgement"))
     assert not (tmp_path / "out").exists()
 
 
@@ -295,11 +321,11 @@ def test_stages_are_printed_one_job_a_line_and_nothing_is_done(
     for line in stages["methods"]:
         train, evaluate = (shlex.split(part) for part in line.split(" && "))
         assert train[0] == evaluate[0] == "infogaze"
-        trained, evaluated = _parse(train[1:]), _parse(evaluate[1:])
+        trained, evaluated = parse(train[1:]), parse(evaluate[1:])
         assert isinstance(trained, Train)
         assert isinstance(evaluated, Evaluate)
         assert evaluated.runs == (trained.out,)
-    judgement = _parse(shlex.split(stages["judgement"][0])[1:])
+    judgement = parse(shlex.split(stages["judgement"][0])[1:])
     assert isinstance(judgement, Evaluate)
     assert judgement.judge == tmp_path / "my out" / "cnn" / "seed-0"
     assert len(judgement.runs) == 4
@@ -309,20 +335,32 @@ def test_stages_are_printed_one_job_a_line_and_nothing_is_done(
 
 
 def test_every_setting_of_a_sweep_reaches_its_trainings(tmp_path: Path) -> None:
-    options = Options((16, 24), "crop", 3, 0.25, 7, merge_validation=False)
-    sweep = Sweep(
-        "cifar10", tmp_path, data="folder", root=tmp_path / "my pictures", read=options, recipe="paper", length=0.3,
-        hold_out=0.1, device="cpu",
-    )  # fmt: skip
-    command = _parse(["train", *sweep._train(), "--out", "x"])
-    assert command == Train(
-        "cifar10", Path("x"), data="folder", root=tmp_path / "my pictures", read=options, recipe="paper", length=0.3,
-        hold_out=0.1, device="cpu",
-    )  # fmt: skip
-    plain = _parse(["train", *Sweep("digits", tmp_path)._train(), "--out", "x"])
-    assert plain == Train("digits", Path("x"))
-    # Sweeps from before there were lengths go on in their folders.
-    assert "--length" not in Sweep("digits", tmp_path, length=1.0)._train()
+    options = ReadOptions(size=(16, 24), fit="crop", channels=3, test_share=0.25, seed=7, merge_validation=False)
+    given = [
+        "--data", "folder", "--root", str(tmp_path / "my pictures"), "--recipe", "paper", "--length", "0.3",
+        "--val-fraction", "0.1", "--device", "cpu", "--read.size", "16", "24", "--read.fit", "crop", "--read.channels", "3",
+        "--read.test-share", "0.25", "--read.seed", "7", "--read.merge-validation", "False",
+        "--num-looks", "5", "--horizontal-flip", "False", "--model.glimpse-widths", "8", "16", "--recipe.phase2.steps", "40",
+        "--recipe.phase3.steps", "9", "--recipe.augmentation.off",
+    ]  # fmt: skip
+    sweep = parse(["sweep", "cifar10", *given, "--out", str(tmp_path)])
+    assert isinstance(sweep, Sweep)
+    found = options_of(parse(["train", *sweep._train(), "--out", "x"]))
+    assert found == options_of(parse(["train", "cifar10", *given, "--out", "x"]))
+    assert resolved_options(RunFile(), found["read"]) == sweep._options() == options
+    assert found["changes"] == (
+        {"num_looks": 5, "horizontal_flip": False, "model": {"glimpse_widths": [8, 16]}},
+        {"phase2": {"steps": 40}, "phase3": {"steps": 9}, "augmentation": None},
+    )
+
+
+def test_a_sweep_without_settings_asks_nothing_of_its_trainings(tmp_path: Path) -> None:
+    sweep = parse(["sweep", "digits", "--out", str(tmp_path)])
+    assert isinstance(sweep, Sweep)
+    assert options_of(parse(["train", *sweep._train(), "--out", "x"])) == options_of(
+        parse(["train", "digits", "--out", "x"])
+    )
+    assert sweep._train() == ["digits", "--device", "auto"]
 
 
 def test_every_training_of_a_sweep_is_of_its_length_and_no_seed_of_one_of_another(
@@ -334,18 +372,20 @@ def test_every_training_of_a_sweep_is_of_its_length_and_no_seed_of_one_of_anothe
     trained = [tmp_path / "half" / "phase-1" / "for-seed-1", tmp_path / "half" / "random" / "seed-1"]
     for run in trained:
         way = json.loads((run / "config.json").read_text())["config"]["recipe"]
-        assert {way[part]["epochs"] for part in ("recognise", "imagine", "refine", "whole")} == {0.5}
+        assert {way[part]["epochs"] for part in ("phase1", "phase2", "phase3", "full_image")} == {0.5}
     (alike,) = gather([tmp_path / "half"])
     assert [len(group.runs) for group in alike.groups] == [2]
     with pytest.raises(EvaluationError, match=r"cannot be one curve: random was trained by the recipe"):
         gather([tmp_path / "once" / "random" / "seed-0", tmp_path / "half" / "random" / "seed-1"])
-    said = refused(capsys, given(tiny, tmp_path / "half", *asked, "1"))
-    assert "half holds a sweep with other settings: digits --recipe smoke --device cpu --length 0.5" in said
+    said = refused(capsys, *given(tiny, tmp_path / "half", *asked, "1"))
+    assert all(
+        word in said for word in ("half holds a sweep with other settings: digits", "--recipe smoke", "--length 0.5")
+    )
 
 
 def test_without_data_a_sweep_asks_for_the_files_of_the_set_that_its_preset_is_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = refused(capsys, ["sweep", "cifar10-plus", "--out", str(tmp_path / "out"), "--device", "cpu"])
+    said = refused(capsys, "sweep", "cifar10-plus", "--out", tmp_path / "out", "--device", "cpu")
     assert said.startswith("infogaze: cifar10 needs --root: ")
     assert not (tmp_path / "out").exists()

@@ -1,7 +1,4 @@
-"""The sweep with real processes: stopped, killed, or run by a shell, it ends as if undisturbed.
-
-The set is one on which phase 1 takes a second or two with the real recipe, so that it can be met at work.
-"""
+"""The sweep with real processes: stopped, killed, or run by a shell, it ends as if undisturbed."""
 
 from __future__ import annotations
 
@@ -18,13 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
 
 from infogaze.cli.main import main
-from infogaze.sweep import jobs as sweeping
+from infogaze.cli.worker import run_in_turn
+from infogaze.sweep import processes
 from tests.support.sweeps import Swept, given, here, printed, run_here, write_set
 
 BIN = Path(sys.executable).parent
-ASKED = ("--methods", "random", "--seeds", "1", "--measure", "records")
+# A phase 1 that takes seconds, so that it can be met at work.
+ASKED = ("--methods", "random", "--seeds", "1", "--measure", "records", "--recipe.phase1.epochs", "20")
 MODEL = "random/seed-0/model.safetensors"
 RECORDS = "random/seed-0/evaluation/records.safetensors"
 
@@ -46,12 +48,12 @@ class Straight:
 
     scenes: Path
     table: list[str]
-    files: dict[str, bytes]
+    files: dict[str, dict[str, Tensor]]
 
     def is_equal_to(self, out: Path, table: list[str]) -> None:
         assert table == self.table
-        for name, data in self.files.items():
-            assert (out / name).read_bytes() == data, name
+        for name, tensors in self.files.items():
+            torch.testing.assert_close(load_file(out / name), tensors, rtol=1e-3, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +67,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Straight:
     ):  # fmt: skip
         patch.setenv("INFOGAZE_CACHE", str(home / "cache"))
         main(given(scenes, home / "out", *ASKED))
-    files = {name: (home / "out" / name).read_bytes() for name in (MODEL, RECORDS)}
+    files = {name: load_file(home / "out" / name) for name in (MODEL, RECORDS)}
     return Straight(scenes, Swept(ran, said.read_text().splitlines()).table, files)
 
 
@@ -82,11 +84,12 @@ def at_work(out: Path) -> set[int]:
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             line = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
-            if b"run_in_turn" in line and str(out).encode() in line and b"carry_out" not in line:
+            if b"infogaze.cli.worker" in line and str(out).encode() in line:
                 found.add(int(entry.name))
     return found
 
 
+@pytest.mark.slow
 def test_sigterm_saves_what_was_earned_and_the_same_command_ends_as_if_undisturbed(
     straight: Straight,
     tmp_path: Path,
@@ -96,7 +99,7 @@ def test_sigterm_saves_what_was_earned_and_the_same_command_ends_as_if_undisturb
 ) -> None:
     out = tmp_path / "out"
     over = threading.Event()
-    monkeypatch.setattr(sweeping, "_WAIT", 0.02)
+    monkeypatch.setattr(processes, "_WAIT", 0.02)
 
     def terminate() -> None:
         if wait_for(lambda: over.is_set() or (out / "phase-1/for-seed-0/metrics.jsonl").exists()) and not over.is_set():
@@ -123,14 +126,11 @@ def test_sigterm_saves_what_was_earned_and_the_same_command_ends_as_if_undisturb
 def begun(scenes: Path, out: Path) -> subprocess.Popen[bytes]:
     """A sweep in a process of its own, which can be killed."""
     options = ["digits", "--data", "arrays", "--root", str(scenes), "--recipe", "smoke", "--device", "cpu"]
-    program = (
-        "import sys; from pathlib import Path; from infogaze.sweep.jobs import carry_out, jobs; out = Path(sys.argv[1]);"
-        "work = jobs(out, ['random'], 1, sys.argv[2:], ('records',), 'cpu');"
-        "carry_out(work, out / 'logs', 1, print, print, lambda: False)"
-    )
-    return subprocess.Popen([sys.executable, "-c", program, str(out), *options], stdout=subprocess.DEVNULL)
+    call = [str(BIN / "infogaze"), "sweep", *options, *ASKED, "--out", str(out)]
+    return subprocess.Popen(call, stdout=subprocess.DEVNULL)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a process die with the one that started it")
 def test_kill_9_takes_the_children_along_and_the_same_command_ends_as_if_undisturbed(
     straight: Straight, tmp_path: Path, sweep: Callable[..., Swept]
@@ -162,13 +162,14 @@ def test_a_job_whose_sweep_was_killed_before_it_could_ask_to_die_with_it_does_no
 
     monkeypatch.setattr("ctypes.CDLL", lambda name: Library())
     monkeypatch.setattr("infogaze.cli.main.main", lambda arguments: asked.append(" ".join(arguments)))
-    sweeping.run_in_turn(os.getppid(), ["train 'one two'", "evaluate"])
+    run_in_turn(os.getppid(), ["train 'one two'", "evaluate"])
     assert asked == ["prctl 1 9", "train one two", "evaluate"]
     with pytest.raises(SystemExit):
-        sweeping.run_in_turn(os.getppid() + 1, ["train", "evaluate"])
+        run_in_turn(os.getppid() + 1, ["train", "evaluate"])
     assert asked[3:] == ["prctl 1 9"], "it asked first, so that no moment is left uncovered"
 
 
+@pytest.mark.slow
 def test_the_printed_lines_run_by_a_shell_give_the_same_table(
     straight: Straight, tmp_path: Path, sweep: Callable[..., Swept], capsys: pytest.CaptureFixture[str]
 ) -> None:

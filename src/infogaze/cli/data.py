@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
-from infogaze.data.inspection import check, list_sets, show
-from infogaze.data.options import Options
+from infogaze.cli.settings import RunFile, read_changes_of, resolved_options, with_read
+from infogaze.data.inspection import check, list_sets
+from infogaze.data.options import ReadOptions
 from infogaze.errors import InfogazeError
 from infogaze.progress import Bar, display
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Data:
     """List the image sets, check one file by file, or draw a sheet of its images.
 
@@ -28,8 +30,6 @@ class Data:
     """The set, for check and show."""
     root: Path | None = None
     """Where the set's files are; digits needs none."""
-    read: Options = Options()
-    """How the images are read."""
     out: Path = Path("images.png")
     """Where the sheet goes, for show."""
 
@@ -44,7 +44,9 @@ class Data:
                 f"data {self.action} needs the name of a set: {', '.join(row.name for row in list_sets())}"
             )
         if self.action == "show":
-            print(show(self.name, self.root, self.out, self.read))
+            from infogaze.data.contact_sheet import draw_contact_sheet  # drawing takes long to import
+
+            print(draw_contact_sheet(self.name, self.root, out=self.out, options=self._options()))
             return
         self._check(self.name)
 
@@ -56,11 +58,11 @@ class Data:
             def progress(now: int, total: int) -> None:
                 nonlocal done
                 if not bars:
-                    bars.append(screen.bar(f"reading {name}", total, "images"))
+                    bars.append(screen.bar(f"reading {name}", total, unit="images"))
                 bars[0].advance(now - done)
                 done = now
 
-            found = check(name, self.root, self.read, progress=progress)
+            found = check(name, self.root, self._options(), progress=progress)
         for problem in found.problems:
             print(f"{problem.path}: {problem.what}")
         for split, counts in found.counts.items():
@@ -72,3 +74,11 @@ class Data:
         if found.problems:
             raise InfogazeError(f"{name}: {len(found.problems)} problem{'s' if len(found.problems) > 1 else ''}")
         print(f"{name}: can be used")
+
+    def _options(self) -> ReadOptions:
+        return resolved_options(RunFile(), read_changes_of(self))
+
+
+def read(arguments: Sequence[str]) -> Data:
+    """The command with its options."""
+    return tyro.cli(with_read(Data), prog="infogaze data", args=list(arguments))

@@ -1,20 +1,15 @@
-"""The command line: names the commands, reads their options, and turns a wrong value into one line and exit code 2."""
+"""The command line: finds the command, reads its options, and turns what a user can mend into one line and exit code 2."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Protocol, runtime_checkable
 
-import tyro
-
-from infogaze import __version__
-from infogaze.cli.refusals import refusal
 from infogaze.errors import InfogazeError
+from infogaze.version import __version__
 
 
 @runtime_checkable
@@ -27,22 +22,17 @@ class Command(Protocol):
 
 
 COMMANDS = {
-    "quickstart": "Quickstart",
-    "data": "Data",
-    "train": "Train",
-    "sweep": "Sweep",
-    "evaluate": "Evaluate",
-    "report": "Report",
-    "look": "LookAt",
-    "bench": "Bench",
+    "quickstart": "Train on the embedded handwritten digits, about three minutes on two cores, and see the model look.",
+    "init": "Look at a folder of pictures and write a run.toml with sensible settings for them.",
+    "train": "Train a model, phase by phase, and write it to a folder together with its metrics and checkpoints.",
+    "look": "Classify one picture glimpse by glimpse, and draw what was looked at, expected and believed.",
+    "evaluate": "Measure runs on the test split they belong to, every image once.",
+    "sweep": "Train and evaluate methods over seeds.",
+    "report": "Turn evaluated runs into one page with all figures: accuracy, policies, calibration, rollouts and more.",
+    "data": "List the image sets, check one file by file, or draw a sheet of its images.",
+    "bench": "Measure images a second of each phase and of the test procedure, and the time of one decision.",
 }
-"""By name, the class in the module of that name under `commands`."""
-
-
-def command(name: str) -> type[Command]:
-    """The command of this name, with what it needs: one that draws nothing need not wait for a plotting library."""
-    found: type[Command] = getattr(import_module(f"infogaze.cli.{name}"), COMMANDS[name])
-    return found
+"""By name, what each does. A command is loaded when it is asked for, with all that it needs."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -56,8 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         if given[:1] == ["--version"]:
             print(f"infogaze {__version__}")
+        elif given[:1] in (["-h"], ["--help"]):
+            print(_help())
         else:
-            _parse(given).run()
+            parse(given).run()
     except BrokenPipeError:  # as in `infogaze train --help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to write at exit goes nowhere
         raise SystemExit(141) from None  # as a shell has it for SIGPIPE
@@ -71,47 +63,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(130) from None
 
 
-def _parse(arguments: list[str]) -> Command:
+def parse(arguments: Sequence[str]) -> Command:
+    """The command of a call, with its options; wrong ones end in the parser's own words and exit code 2."""
     if not arguments:
         raise InfogazeError(f"no command is given; there are {', '.join(COMMANDS)}")
     name, *options = arguments
-    if name in COMMANDS:
-        return _filled_in(name, options)
-    if name in {"-h", "--help"} or name.startswith("--tyro-"):
-        return tyro.extras.subcommand_cli_from_dict(
-            {name: command(name) for name in COMMANDS},
-            prog="infogaze",
-            description="Classify a scene that is never seen whole, by looking where the expected information gain is largest. "
-            "`infogaze --version` says which version this is; --debug in any call shows the traceback of an error.",
-            args=arguments,
-        )
-    raise InfogazeError(f"no command is called {name!r}; there are {', '.join(COMMANDS)}, and --help and --version")
+    if name not in COMMANDS:
+        raise InfogazeError(f"no command is called {name!r}; there are {', '.join(COMMANDS)}, and --help and --version")
+    read: Callable[[list[str]], Command] = import_module(f"infogaze.cli.{name}").read
+    return read(options)
 
 
-def _filled_in(name: str, options: list[str]) -> Command:
-    program = f"infogaze {name}"
-    try:
-        with contextlib.redirect_stderr(io.StringIO()):
-            return tyro.cli(command(name), prog=program, args=options)
-    except SystemExit as stop:
-        if not stop.code:
-            raise
-    # Once more, for its words: drawn as wide as the terminal, values would be broken in two.
-    with contextlib.redirect_stderr(io.StringIO()) as said, _endless_lines(), contextlib.suppress(SystemExit):
-        tyro.cli(command(name), prog=program, args=options)
-    raise InfogazeError(refusal(said.getvalue(), program))
-
-
-@contextlib.contextmanager
-def _endless_lines() -> Iterator[None]:
-    before = os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = "1000000"
-    try:
-        yield
-    finally:
-        del os.environ["COLUMNS"]
-        if before is not None:
-            os.environ["COLUMNS"] = before
+def _help() -> str:
+    width = max(map(len, COMMANDS)) + 2
+    lines = [f"  {name:<{width}}{what}" for name, what in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: infogaze COMMAND [options]",
+            "",
+            "Classify a scene that is never seen whole, by looking where the expected information gain is largest.",
+            "",
+            *lines,
+            "",
+            "infogaze COMMAND --help says what a command takes; --version says which version this is; --debug, in any call, shows",
+            "the traceback of an error.",
+        ]
+    )
 
 
 if __name__ == "__main__":

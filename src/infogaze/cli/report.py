@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -32,6 +33,11 @@ class Report:
         """Gather, draw, write."""
         chapters = gather(self.runs)
         with display("figures") as screen:
-            bar = screen.bar("drawing", len(ENTRIES) * len(chapters), "figures")
+            bar = screen.bar("drawing", len(ENTRIES) * len(chapters), unit="figures")
             write_report(self.out, chapters, lambda: bar.advance(1))
         print(f"page:     {self.out / 'index.html'}\nfigures:  {self.out / 'figures'}")
+
+
+def read(arguments: Sequence[str]) -> Report:
+    """The command with its options."""
+    return tyro.cli(Report, prog="infogaze report", args=list(arguments))

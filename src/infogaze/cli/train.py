@@ -2,82 +2,73 @@
 
 from __future__ import annotations
 
-import math
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, Literal
+from typing import Annotated
 
-import torch
 import tyro
 
-from infogaze.data.options import Options
-from infogaze.data.registry import load_set
-from infogaze.data.sets import ImageSet
-from infogaze.errors import InfogazeError
-from infogaze.files import FileError, locked
-from infogaze.gaze.agent import Agent
-from infogaze.methods.registry import build_for, method
-from infogaze.models import load, save
-from infogaze.nn.model import Recogniser
-from infogaze.presets import Preset, preset
-from infogaze.progress import display
-from infogaze.runs import DataChoice, RunConfig, RunFolder
-from infogaze.tasks.tracking import tracker
-from infogaze.tasks.watching import Bars
-from infogaze.training.distributed import first_process_first, processes
-from infogaze.training.loop import Diverged, Step, Stopped, Surroundings, train
-from infogaze.training.recipe import recipe
-from infogaze.training.step import Share
-
-PresetName = Literal["svhn", "cifar10", "cifar10-plus", "cinic10", "cifar100", "tinyimagenet", "digits"]
-MethodName = Literal[
-    "infogaze", "no-hindsight", "gaussian", "gaussian-no-hindsight", "attention",
-    "random", "ram", "ram-plus", "discriminative", "oracle", "cnn",
-]  # fmt: skip
-RecipeName = Literal["paper", "fast", "quickstart", "smoke"]
+from infogaze.cli.names import METHOD_NAMES, PRESET_NAMES, RECIPE_NAMES
+from infogaze.cli.settings import (
+    changes_of,
+    read_changes_of,
+    read_run_file,
+    resolved_changes,
+    resolved_options,
+    resolved_preset,
+    resolved_recipe,
+    with_values,
+    without_names,
+)
+from infogaze.tasks.train import train
+from infogaze.training.loop import Stopped
+from infogaze.training.phase_run import Diverged
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Train:
-    """Train a model, phase by phase, and write it to OUT together with its metrics and checkpoints.
+    """Train a model, phase by phase, and write it to a folder together with its metrics and checkpoints.
 
-    The same command again goes on where the run was stopped or killed. OUT belongs to one configuration; another one is refused. OUT itself
-    is then a model folder: `infogaze.load(OUT)` and `infogaze look --model OUT` open it. Under torchrun it trains in several processes.
+    A preset is where one begins: every value of it, of the model and of the recipe has an option, and a place in a TOML file (--config),
+    which `infogaze init` writes for a folder of own pictures. Options go before the file.
+
+    The same command again goes on where the run was stopped or killed. OUT belongs to one configuration and one process at a time. OUT
+    itself is then a model folder: `infogaze.load(OUT)` and `infogaze look --model OUT` open it. Under torchrun it trains in several
+    processes.
     """
 
-    preset: Annotated[PresetName, tyro.conf.Positional, tyro.conf.arg(metavar="PRESET")]
-    """Sizes of the networks and what belongs to the data set: svhn, cifar10, cifar10-plus, cinic10, cifar100, tinyimagenet or digits."""
+    preset: Annotated[
+        str | None, tyro.conf.Positional, tyro.conf.arg(metavar=f"[{PRESET_NAMES}]", help_behavior_hint="")
+    ] = None
+    """Sizes of the networks and what belongs to the data set; the file's, or own, if not given."""
     out: Path
     """The run folder."""
-    data: str | None = None
+    config: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")] = None
+    """A TOML file with settings."""
+    data: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="")] = None
     """The image set, see `infogaze data list`; the preset's own if not given. Its sizes and classes go before the preset's."""
-    root: Path | None = None
+    root: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")] = None
     """Where the set's files are; digits needs none."""
     download: bool = False
     """Fetch the set into the root first, where infogaze knows how."""
-    read: Options = Options()
-    """How the images are read."""
-    recipe: RecipeName = "fast"
-    """How long and how hard: paper, fast, quickstart or smoke."""
+    recipe: Annotated[str | None, tyro.conf.arg(metavar=RECIPE_NAMES, help_behavior_hint="")] = None
+    """How long and how hard; the preset's own if not given."""
     length: float = 1.0
-    """Train for this many times the recipe's epochs, in every phase: 0.5 is half as long."""
-    method: MethodName = "infogaze"
-    """Ours, or what it is compared with: infogaze, no-hindsight, gaussian, gaussian-no-hindsight, attention, random, ram, ram-plus,
-    discriminative, oracle or cnn."""
-    phases: tuple[int, ...] | None = None
+    """Train for this many times the recipe's epochs or steps, in every phase: 0.5 is half as long."""
+    method: Annotated[str | None, tyro.conf.arg(metavar=METHOD_NAMES, help_behavior_hint="")] = None
+    """Ours, an ablation, a baseline or a bound; infogaze if not given."""
+    phases: Annotated[tuple[int, ...] | None, tyro.conf.arg(metavar="INT [...]", help_behavior_hint="")] = None
     """Which of the method's phases to run; all if not given."""
-    start_from: str | None = None
+    start_from: Annotated[str | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint="")] = None
     """A bundled name, or a model or run folder, whose weights to begin with; needed where phase 1 is left out. From another method's
     folder, those of F, R and C are taken."""
-    hold_out: float = 0.0
-    """Share of the training split kept back. Ten times a phase up to 1000 of these scenes are looked at, and the phase hands on the weights
-    that named most of them right after the last look; metrics.jsonl has the shares."""
-    seed: int = 0
-    """Fixes everything: weights, order, looks, augmentation."""
+    val_fraction: Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")] = None
+    """Share of the training split that is the validation split. Ten times a phase the accuracy on up to 1000 of its scenes is measured,
+    and a phase ends with the weights that had the best; metrics.jsonl has the numbers. If not given, 0.1 for own pictures, else 0."""
+    seed: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
+    """Fixes everything: weights, order, looks, augmentation; 0 if not given."""
     device: str = "auto"
     """Where to train: cpu, cuda, cuda:1; auto takes a GPU if there is one."""
     save_every: float = 120.0
@@ -87,137 +78,44 @@ class Train:
 
     def run(self) -> None:
         """Read, train, save."""
-        if not 0.0 <= self.save_every < math.inf:
-            raise InfogazeError(f"save_every is {self.save_every}; it must be a number of seconds, at least 0")
-        with processes(chosen_device(self.device)) as (share, device):
-            with first_process_first(share):
-                config, images = self._resolved()
-                model = self._begin(config).to(device)
-                folder = RunFolder(self.out, config)
-            if share.world > 1 and device.type == "cuda":
-                model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
-            with locked(self.out) if share.rank == 0 else nullcontext():
-                self._train(model, images, config, folder, share)
-
-    def _resolved(self) -> tuple[RunConfig, ImageSet]:
-        name = preset(self.preset).data if self.data is None else self.data
-        images = load_set(name, self.root, self.read, download=self.download)
-        data = DataChoice(name, None if self.root is None else str(self.root), self.read)
-        settings = fitted(preset(self.preset), images)
-        settings = replace(settings, model=method(self.method).sizes(settings.model))
-        phases = self.phases
-        if phases is None:
-            phases = tuple(range(1, len(method(self.method).phases) + 1))
-        way = recipe(self.recipe).lengthened(self.length)
-        config = RunConfig(settings, way, data, self.seed, self.method, phases, self.start_from, self.hold_out)
-        return config, images
-
-    def _train(self, model: Recogniser, images: ImageSet, config: RunConfig, folder: RunFolder, share: Share) -> None:
-        settings = config.preset
-        agent = Agent(
-            model,
-            images.classes,
-            looks=settings.looks,
-            samples=settings.samples,
-            config=settings.model,
-            method=self.method,
-            twin=settings.twin,
-            fit="crop" if self.read.size is None else self.read.fit,
-        )
-        with display(quiet=share.rank > 0) as screen, stop_signals() as asked:
-            watchers: list[Callable[[Step], None]] = [Bars(screen).notice]
-            if self.track and share.rank == 0:
-                watchers.append(tracker(self.out))
-
-            def notice(step: Step) -> None:
-                for watcher in watchers:
-                    watcher(step)
-
-            around = Surroundings(notice, screen.say, lambda: bool(asked), self.save_every, share)
-            try:
-                train(model, images.train, config, folder, around)
-                if share.rank == 0:
-                    save(agent, self.out)
-                    screen.say(f"model: {self.out}{still_to_train(self.method, config.phases)}")
-            except Stopped as stop:
-                screen.say(f"{stop}; the same command again goes on from there")
-                raise SystemExit(128 + (asked[0] if asked else signal.SIGTERM)) from None
-            except Diverged as error:
-                screen.say(f"infogaze: {error}")
-                raise SystemExit(1) from None
-            except FileError as error:
-                if not error.disk_full:
-                    raise
-                raise InfogazeError(f"{error}; the last good checkpoint stands, make room and go on") from None
-
-    def _begin(self, config: RunConfig) -> Recogniser:
-        sizes = config.preset.model
-        model = build_for(self.method, sizes, self.seed)
-        if self.start_from is None:
-            return model
-        source = load(self.start_from)
-        if source.method == self.method and source.config == sizes:
-            return source.model
-        ours, theirs = model.backbone.state_dict(), source.model.backbone.state_dict()
-        same_shapes = {name: value.shape for name, value in ours.items()} == {
-            name: value.shape for name, value in theirs.items()
-        }
-        if not same_shapes or (source.config is not None and source.config.keeping != sizes.keeping):
-            raise InfogazeError(
-                f"{self.start_from}: a model of other networks than {self.preset} by {self.method} on this data"
+        file = read_run_file(self.config)
+        preset_changes, recipe_changes = changes_of(self)
+        settings = resolved_preset(file, self.preset)
+        recipe = resolved_recipe(file, self.recipe or file.recipe_name or settings.recipe, recipe_changes)
+        root = self.root if self.root is not None else file.root
+        try:
+            train(
+                out=self.out,
+                preset=settings,
+                method=self.method or file.method or "infogaze",
+                data=self.data or file.data,
+                root=root,
+                download=self.download,
+                read=resolved_options(file, read_changes_of(self)),
+                recipe=recipe,
+                changes=resolved_changes(file, preset_changes),
+                length=self.length,
+                phases=self.phases,
+                start_from=self.start_from,
+                val_fraction=file.val_fraction if self.val_fraction is None else self.val_fraction,
+                seed=(file.seed or 0) if self.seed is None else self.seed,
+                device=self.device,
+                save_every=self.save_every,
+                track=self.track,
             )
-        if config.phases[0] > 2:
-            raise InfogazeError(
-                f"{self.start_from}: a model by {source.method}; phase {config.phases[0]} goes on from one by {self.method}, of the "
-                "same sizes"
-            )
-        model.backbone.load_state_dict(theirs)
-        return model
+        except Stopped as stop:
+            raise SystemExit(tell_stopped(stop)) from None
+        except Diverged as error:
+            print(f"infogaze: {error}")
+            raise SystemExit(1) from None
 
 
-def still_to_train(name: str, phases: Sequence[int]) -> str:
-    """Words for the phases that a run of some of a method's phases leaves to another one; none where there are none."""
-    left = [str(number) for number in range(phases[-1] + 1, len(method(name).phases) + 1)]
-    if not left:
-        return ""
-    return f"; phase {' and '.join(left)} of {name} not trained yet, see --start-from"
+def tell_stopped(stop: Stopped) -> int:
+    """Say how to go on, and the exit code that a shell has for the signal."""
+    print(f"{stop}; the same command again goes on from there", flush=True)
+    return 128 + (stop.signal or signal.SIGTERM)
 
 
-def chosen_device(name: str) -> torch.device:
-    """A device by name; refuses one that is not there."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise InfogazeError(f"device is {name!r}; auto, cpu, cuda or cuda:N is allowed") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise InfogazeError(f"device is {name!r}, and no GPU is to be seen here")
-    if device.type not in {"cpu", "cuda"}:
-        raise InfogazeError(f"device is {name!r}; auto, cpu, cuda or cuda:N is allowed")
-    return device
-
-
-def fitted(settings: Preset, images: ImageSet) -> Preset:
-    """The preset with the image size, channels and classes of the data."""
-    _, channels, height, width = images.train.images.shape
-    model = replace(settings.model, height=height, width=width, channels=channels, classes=len(images.classes))
-    return replace(settings, model=model)
-
-
-@contextmanager
-def stop_signals() -> Iterator[list[int]]:
-    """The signals that asked to stop while the block ran; a second one is not waited for."""
-    asked: list[int] = []
-
-    def hear(number: int, frame: FrameType | None) -> None:
-        if asked:
-            raise KeyboardInterrupt
-        asked.append(number)
-
-    old = {number: signal.signal(number, hear) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield asked
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
+def read(arguments: Sequence[str]) -> Train:
+    """The command with its options, those of the values of preset, model and recipe among them."""
+    return tyro.cli(with_values(Train, arguments), prog="infogaze train", args=without_names(arguments))

@@ -12,16 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from infogaze.data.options import Options
-from infogaze.data.problems import DataError, Problem
+from infogaze.data.options import ReadOptions
 from infogaze.data.reading import Reading, pictures_in_array
-from infogaze.errors import InfogazeError
+from infogaze.errors import DataError, InfogazeError, Problem
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _NEEDED = ("train_x", "train_y", "test_x", "test_y")
 
 
-def read_arrays(path: Path, options: Options) -> Reading:
+def read_arrays(path: Path, options: ReadOptions) -> Reading:
     """Images are uint8, NHWC, NCHW or NHW; labels whole numbers from 0; classes strings, else the labels' numbers."""
     arrays = _members(path)
     faults = [fault for split in ("train", "test") for fault in _faults(split, arrays)] + _faults_of_names(arrays)
@@ -38,7 +37,7 @@ def read_arrays(path: Path, options: Options) -> Reading:
     if faults:
         raise DataError(*(Problem(path, fault) for fault in faults))
     train, test = (pictures_in_array(images[split], labels[split], options) for split in ("train", "test"))
-    return Reading(train, test, classes)
+    return Reading(train=train, test=test, classes=classes)
 
 
 def _members(path: Path) -> dict[str, np.ndarray]:

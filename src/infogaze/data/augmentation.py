@@ -22,7 +22,7 @@ NUMBERS = 2 * _ATTEMPTS + 9
 _LUMA = (0.2989, 0.587, 0.114)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Augmentation:
     """What may happen to a training image; the defaults are the paper's authors'."""
 
@@ -51,7 +51,7 @@ class Augmentation:
                 raise InfogazeError(f"{name} is {getattr(self, name)}; it must not be negative")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Draw:
     """What happens to each image of a batch."""
 
@@ -65,12 +65,12 @@ class Draw:
     """When brightness, contrast and saturation have their turn: a permutation of 0, 1, 2."""
 
 
-def draw_from(uniform: Float[Tensor, "B numbers"], augmentation: Augmentation, height: int, width: int) -> Draw:
+def draw_from(uniform: Float[Tensor, "B numbers"], augmentation: Augmentation, *, height: int, width: int) -> Draw:
     """What these random numbers, `NUMBERS` an image and uniform on [0, 1), mean. A compiled step is given them."""
     area, ratio, place, flip, factors, order = torch.split(uniform, [_ATTEMPTS, _ATTEMPTS, 2, 1, 3, 3], 1)
     amounts = (augmentation.brightness, augmentation.contrast, augmentation.saturation)
     return Draw(
-        box=_box(area, ratio, place, augmentation, height, width),
+        box=_box(area, ratio, place, augmentation=augmentation, height=height, width=width),
         flip=(flip[:, 0] < 0.5) & augmentation.flip,
         factors=torch.stack(
             [_between(u, max(0.0, 1 - a), 1 + a) for u, a in zip(factors.unbind(1), amounts, strict=True)], 1
@@ -94,8 +94,8 @@ def crop(
     """
     height, width = images.shape[-2:]
     top, left, box_height, box_width = box.unbind(1)
-    rows = _sampled(top, box_height, height, images.dtype)  # [B, H]
-    cols = _sampled(left, box_width, width, images.dtype)  # [B, W]
+    rows = _sampled(top, box_height, count=height, dtype=images.dtype)  # [B, H]
+    cols = _sampled(left, box_width, count=width, dtype=images.dtype)  # [B, W]
     cols = torch.where(flip[:, None], cols.flip(1), cols)
     # grid_sample counts from -1 at the outer edge of the first pixel to 1 at that of the last.
     y = ((2 * rows + 1) / height - 1)[:, :, None].expand(-1, height, width)
@@ -120,7 +120,7 @@ def jitter(
     return images
 
 
-def _box(area: Tensor, ratio: Tensor, place: Tensor, augmentation: Augmentation, height: int, width: int) -> Tensor:
+def _box(area: Tensor, ratio: Tensor, place: Tensor, *, augmentation: Augmentation, height: int, width: int) -> Tensor:
     """As torchvision's RandomResizedCrop: the first of ten candidates that fits the image, else its middle."""
     pixels = _between(area, *augmentation.crop_scale) * (height * width)
     aspect = _between(ratio, *(math.log(bound) for bound in augmentation.crop_ratio)).exp()
@@ -150,7 +150,7 @@ def _middle(augmentation: Augmentation, height: int, width: int) -> tuple[int, i
     return (height - box_height) // 2, (width - box_width) // 2, box_height, box_width
 
 
-def _sampled(start: Tensor, length: Tensor, count: int, dtype: torch.dtype) -> Tensor:
+def _sampled(start: Tensor, length: Tensor, *, count: int, dtype: torch.dtype) -> Tensor:
     """Where `count` output pixels lie between the pixels of the input, [B, count]; never outside of the box."""
     steps = torch.arange(count, device=start.device, dtype=dtype) + 0.5
     inside = steps * length[:, None] / count - 0.5

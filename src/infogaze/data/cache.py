@@ -27,9 +27,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from infogaze.data.problems import DataError, Problem
 from infogaze.data.reading import Pictures, Reading
 from infogaze.data.sets import ImageSet, Split
+from infogaze.errors import DataError, Problem
 
 FORMAT = 2
 
@@ -64,6 +64,7 @@ def open_or_build(
     identity: dict[str, Any],
     fingerprint: str,
     read: Callable[[], Reading],
+    *,
     root: Path | str | None = None,
     progress: Progress | None = None,
 ) -> ImageSet:
@@ -142,9 +143,12 @@ def _build(place: Path, reading: Reading, progress: Progress) -> None:
         stretches = _watched(reading, problems, progress)
         for part, pictures in (("train", reading.train), ("test", reading.test)):
             _write_array(
-                partial / f"{part}_images.npy", (len(pictures), *pictures.shape), np.uint8, stretches(pictures)
+                partial / f"{part}_images.npy",
+                stretches(pictures),
+                shape=(len(pictures), *pictures.shape),
+                dtype=np.uint8,
             )
-            _write_array(partial / f"{part}_labels.npy", (len(pictures),), np.int64, [pictures.labels])
+            _write_array(partial / f"{part}_labels.npy", [pictures.labels], shape=(len(pictures),), dtype=np.int64)
         if problems:
             raise DataError(*problems)
         record = {
@@ -183,7 +187,7 @@ def _watched(
     return stretches
 
 
-def _write_array(path: Path, shape: tuple[int, ...], dtype: type[np.generic], pieces: Iterable[np.ndarray]) -> None:
+def _write_array(path: Path, pieces: Iterable[np.ndarray], *, shape: tuple[int, ...], dtype: type[np.generic]) -> None:
     """Write an .npy file piece by piece. Not through a memory mapping: there a full disk is a crash, here an error."""
     header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
     with path.open("wb") as file:

@@ -42,24 +42,24 @@ class Feed:
         return len(self) // batch_size
 
     def batches(
-        self, epoch: int, batch_size: int, seed: int, rank: int = 0, world: int = 1, start: int = 0
+        self, epoch: int, batch_size: int, *, seed: int, rank: int = 0, world_size: int = 1, start: int = 0
     ) -> Iterator[Examples]:
         """The batches of an epoch from batch `start` on; what remains after the last full batch is left out.
 
-        `batch_size` is that of all `world` processes together: the ranks' parts of step i, one after the other, are
+        `batch_size` is that of all `world_size` processes together: the ranks' parts of step i, one after the other, are
         batch i of a single process.
         """
         if not 1 <= batch_size <= len(self):
             raise InfogazeError(f"the batch size is {batch_size}; it must be from 1 to the split's {len(self)} images")
         steps = self.steps(batch_size)
-        if not 0 <= rank < world:
-            raise InfogazeError(f"rank is {rank}; with {world} processes it must be from 0 to {world - 1}")
-        if batch_size % world:
-            raise InfogazeError(f"a batch of {batch_size} cannot be shared evenly by {world} processes")
+        if not 0 <= rank < world_size:
+            raise InfogazeError(f"rank is {rank}; with {world_size} processes it must be from 0 to {world_size - 1}")
+        if batch_size % world_size:
+            raise InfogazeError(f"a batch of {batch_size} cannot be shared evenly by {world_size} processes")
         if not 0 <= start <= steps:
             raise InfogazeError(f"start is {start}; an epoch has {steps} batches")
         order = epoch_order(len(self), epoch, seed)[start * batch_size : steps * batch_size]
-        mine = order.view(steps - start, world, batch_size // world)[:, rank]  # [steps, B / world]
+        mine = order.view(steps - start, world_size, batch_size // world_size)[:, rank]  # [steps, B / world_size]
         return self._gather(mine) if self.resident else self._stream(mine)
 
     def take(self, indices: Integer[Tensor, " B"]) -> Examples:

@@ -6,15 +6,15 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from infogaze.data.options import Options
-from infogaze.data.problems import DataError, Problem
+from infogaze.data.options import ReadOptions
 from infogaze.data.reading import Pictures, Reading, pictures_in_files
+from infogaze.errors import DataError, Problem
 from infogaze.pictures import Form, channels_of, open_picture
 
 ClassFiles = Mapping[str, Sequence[Path]]
 
 
-def read_folder(root: Path, options: Options) -> Reading:
+def read_folder(root: Path, options: ReadOptions) -> Reading:
     """Class sub-folders of any image formats, sizes and modes; train/ and test/ where both are there."""
     given = [(root / part).is_dir() for part in ("train", "test")]
     if any(given) and not all(given):
@@ -38,7 +38,12 @@ def read_folder(root: Path, options: Options) -> Reading:
             problems.append(Problem(root, "has too few images to split off a test set: no class has two"))
     classes = tuple(train)
     form = _form([path for files in (train, test) for paths in files.values() for path in paths], options)
-    return Reading(labelled(train, classes, form), labelled(test, classes, form), classes, tuple(problems))
+    return Reading(
+        train=labelled(train, classes, form),
+        test=labelled(test, classes, form),
+        classes=classes,
+        problems=tuple(problems),
+    )
 
 
 def class_files(folder: Path, problems: list[Problem]) -> dict[str, list[Path]]:
@@ -87,7 +92,7 @@ def visible(folder: Path) -> list[Path]:
         raise DataError(Problem(folder, f"cannot be read: {error.strerror}")) from None
 
 
-def _form(paths: Iterable[Path], options: Options) -> Form:
+def _form(paths: Iterable[Path], options: ReadOptions) -> Form:
     """What was asked for; what was not is as in the first picture that can be read."""
     channels: int | None = options.channels
     size = options.size
@@ -105,5 +110,5 @@ def _form(paths: Iterable[Path], options: Options) -> Form:
         native=None if options.size else size,
         size=size or (1, 1),  # No picture can be read at all: decoding will say so of each.
         fit=options.fit,
-        advice=" like the first; ask for a size that all are brought to",
+        advice=" like the first; --read.size HEIGHT WIDTH brings all to one size",
     )

@@ -6,9 +6,9 @@ from collections import Counter
 from pathlib import Path
 
 from infogaze.data.folder import class_files, labelled, visible
-from infogaze.data.options import Options
-from infogaze.data.problems import DataError, Problem
+from infogaze.data.options import ReadOptions
 from infogaze.data.reading import Reading, pictures_in_files
+from infogaze.errors import DataError, Problem
 from infogaze.pictures import Form
 
 CINIC10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -19,7 +19,7 @@ def cinic10_home(root: Path) -> Path:
     return root / "CINIC-10" if (root / "CINIC-10").is_dir() else root
 
 
-def read_cinic10(root: Path, options: Options) -> Reading:
+def read_cinic10(root: Path, options: ReadOptions) -> Reading:
     """train/, valid/ and test/, each with ten class folders of 32x32 PNGs.
 
     valid/ joins the training split unless asked otherwise, as the paper's authors did; where it is absent, as in a part
@@ -46,10 +46,10 @@ def read_cinic10(root: Path, options: Options) -> Reading:
     }
     form = _colour(32, options)
     return Reading(
-        labelled(train, CINIC10_CLASSES, form),
-        labelled(files["test"], CINIC10_CLASSES, form),
-        CINIC10_CLASSES,
-        tuple(problems),
+        train=labelled(train, CINIC10_CLASSES, form),
+        test=labelled(files["test"], CINIC10_CLASSES, form),
+        classes=CINIC10_CLASSES,
+        problems=tuple(problems),
     )
 
 
@@ -58,7 +58,7 @@ def tinyimagenet_home(root: Path) -> Path:
     return root / "tiny-imagenet-200" if (root / "tiny-imagenet-200").is_dir() else root
 
 
-def read_tinyimagenet(root: Path, options: Options) -> Reading:
+def read_tinyimagenet(root: Path, options: ReadOptions) -> Reading:
     """wnids.txt, train/WNID/images and val/images with val_annotations.txt; 64x64 JPEGs, the grey ones made colour.
 
     The official validation split is the test split, since the labels of the official test split were never published.
@@ -74,14 +74,14 @@ def read_tinyimagenet(root: Path, options: Options) -> Reading:
     test = _annotated(home / "val", wnids, problems)
     form = _colour(64, options)
     return Reading(
-        pictures_in_files([path for path, _ in train], [label for _, label in train], form),
-        pictures_in_files([path for path, _ in test], [label for _, label in test], form),
-        _names(home, wnids),
-        tuple(problems),
+        train=pictures_in_files([path for path, _ in train], [label for _, label in train], form),
+        test=pictures_in_files([path for path, _ in test], [label for _, label in test], form),
+        classes=_names(home, wnids),
+        problems=tuple(problems),
     )
 
 
-def _colour(side: int, options: Options) -> Form:
+def _colour(side: int, options: ReadOptions) -> Form:
     return Form(channels=3, convert=True, native=(side, side), size=options.size or (side, side), fit=options.fit)
 
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from infogaze.errors import InfogazeError
+from infogaze.pictures import Fit
 from infogaze.rng import require_seed
 
-Fit = Literal["resize", "crop", "pad"]
 LARGEST = 16_384
 """Pixels of a side that an image may be brought to."""
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
     """Options of reading; the defaults take a set as it is."""
 
     size: tuple[int, int] | None = None
@@ -42,4 +42,4 @@ class Options:
             raise InfogazeError(f"test_share is {self.test_share}; it must be between 0 and 1")
 
 
-AS_IT_IS = Options()
+AS_IT_IS = ReadOptions()

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from jaxtyping import Int64, UInt8
 
-from infogaze.data.options import Options
-from infogaze.data.problems import DataError, Problem
+from infogaze.data.options import ReadOptions
 from infogaze.data.sets import ImageSet, Split
+from infogaze.errors import DataError, Problem
 from infogaze.pictures import Form, fit_picture, read_picture
 
 _STRETCH, _STRETCH_BYTES = 4096, 1 << 28
@@ -41,7 +41,7 @@ class Pictures:
             yield self.decode(start, min(start + count, len(self)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Reading:
     """Both splits at their source, and the problems that showed before an image was decoded."""
 
@@ -89,7 +89,7 @@ def pictures_in_files(paths: Sequence[Path], labels: Sequence[int], form: Form) 
 
 
 def pictures_in_array(
-    images: UInt8[np.ndarray, "N C h w"], labels: Int64[np.ndarray, " N"], options: Options
+    images: UInt8[np.ndarray, "N C h w"], labels: Int64[np.ndarray, " N"], options: ReadOptions
 ) -> Pictures:
     """A split that is in memory already."""
     size = options.size or (images.shape[2], images.shape[3])

@@ -12,7 +12,7 @@ from infogaze.data.cache import Progress, fingerprint_of, open_or_build
 from infogaze.data.digits import digits
 from infogaze.data.folder import read_folder
 from infogaze.data.official import cinic10_home, read_cinic10, read_tinyimagenet, tinyimagenet_home
-from infogaze.data.options import AS_IT_IS, Options
+from infogaze.data.options import AS_IT_IS, ReadOptions
 from infogaze.data.reading import Reading, in_memory, pictures_in_array, usable
 from infogaze.data.sets import ImageSet
 from infogaze.data.torchvision_sets import (
@@ -27,7 +27,7 @@ from infogaze.data.torchvision_sets import (
 from infogaze.errors import InfogazeError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Source:
     """Where a set comes from and how it is read."""
 
@@ -39,7 +39,7 @@ class Source:
     """Where it comes from."""
     get: str
     """How to get it, and what to give as the root."""
-    read: Callable[[Path, Options], Reading]
+    read: Callable[[Path, ReadOptions], Reading]
     """From a root."""
     files: Callable[[Path], Iterable[Path]] | None
     """The files under a root that say whether a set has changed; None where nothing on disk is read."""
@@ -47,6 +47,8 @@ class Source:
     """Fills a root from the network."""
     options: tuple[str, ...] = ()
     """What can be asked for beside size and fit."""
+    own: bool = False
+    """Whether it is what a user brings, and no known set."""
 
 
 def _cifar(kind: Cifar, folder: str, classes: int) -> Source:
@@ -61,12 +63,12 @@ def _cifar(kind: Cifar, folder: str, classes: int) -> Source:
     )
 
 
-def _digits(_: Path, options: Options) -> Reading:
+def _digits(_: Path, options: ReadOptions) -> Reading:
     made = digits(options.seed)
     train, test = (
         pictures_in_array(split.images.numpy(), split.labels.numpy(), options) for split in (made.train, made.test)
     )
-    return Reading(train, test, made.classes)
+    return Reading(train=train, test=test, classes=made.classes)
 
 
 def _below(root: Path) -> list[Path]:
@@ -119,6 +121,7 @@ SETS: dict[str, Source] = {
         read=read_folder,
         files=_below,
         options=("channels", "test_share", "seed"),
+        own=True,
     ),
     "arrays": Source(
         images="yours",
@@ -127,14 +130,17 @@ SETS: dict[str, Source] = {
         get="a file with uint8 train_x, test_x and whole-number train_y, test_y; classes (names) if you like",
         read=read_arrays,
         files=lambda root: [root],
+        own=True,
     ),
 }
+OWN_DATA = frozenset(name for name, source in SETS.items() if source.own)
+"""The names under which users bring their own images."""
 
 
 def load_set(
     name: str,
     root: Path | str | None = None,
-    options: Options = AS_IT_IS,
+    options: ReadOptions = AS_IT_IS,
     *,
     download: bool = False,
     cache: Path | str | None = None,
@@ -145,7 +151,7 @@ def load_set(
     Images are memory-mapped and must not be written to. `cache` is the folder of all caches, by default that of
     `cache_root`; `progress` is told images done and images in all while a set is read.
     """
-    source, root = _source(name, root, options, download)
+    source, root = _source(name, root, options, download=download)
     if download:
         if source.download is None:
             raise InfogazeError(f"{name} cannot be downloaded by infogaze; {source.get}")
@@ -155,16 +161,18 @@ def load_set(
     # Absolute, so that a cache belongs to a place, not to the way it was typed.
     identity = {"name": name, "root": str(root.resolve()), "options": asdict(options)}
     fingerprint = fingerprint_of(identity, root, source.files(root))
-    return open_or_build(identity, fingerprint, lambda: usable(source.read(root, options), root), cache, progress)
+    return open_or_build(
+        identity, fingerprint, lambda: usable(source.read(root, options), root), root=cache, progress=progress
+    )
 
 
-def read_set(name: str, root: Path | str | None = None, options: Options = AS_IT_IS) -> Reading:
+def read_set(name: str, root: Path | str | None = None, options: ReadOptions = AS_IT_IS) -> Reading:
     """A set at its source, no image decoded yet and nothing cached."""
     source, root = _source(name, root, options)
     return usable(source.read(root, options), root)
 
 
-def _source(name: str, root: Path | str | None, options: Options, download: bool = False) -> tuple[Source, Path]:
+def _source(name: str, root: Path | str | None, options: ReadOptions, *, download: bool = False) -> tuple[Source, Path]:
     if name not in SETS:
         raise InfogazeError(f"no set is called {name!r}; there are {', '.join(SETS)}")
     source = SETS[name]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from infogaze.data.options import Options
-from infogaze.data.problems import DataError, Problem
+from infogaze.data.options import ReadOptions
 from infogaze.data.reading import Reading, pictures_in_array
+from infogaze.errors import DataError, Problem
 
 if TYPE_CHECKING:
     from torchvision import datasets
@@ -27,7 +27,7 @@ def cifar_files(kind: Cifar, root: Path) -> list[Path]:
     return list(_cifar_sums(kind, root))
 
 
-def read_cifar(kind: Cifar, root: Path, options: Options) -> Reading:
+def read_cifar(kind: Cifar, root: Path, options: ReadOptions) -> Reading:
     """The pickled batch files; they are unpickled only once their checksums prove to be the published ones."""
     _verify(_cifar_sums(kind, root))
     both = [_cifar(kind)(_cifar_home(kind, root), train=part) for part in (True, False)]
@@ -35,7 +35,7 @@ def read_cifar(kind: Cifar, root: Path, options: Options) -> Reading:
         pictures_in_array(split.data.transpose(0, 3, 1, 2), np.array(split.targets, np.int64), options)
         for split in both
     )
-    return Reading(train, test, tuple(both[0].classes))
+    return Reading(train=train, test=test, classes=tuple(both[0].classes))
 
 
 def download_cifar(kind: Cifar, root: Path) -> None:
@@ -48,12 +48,12 @@ def svhn_files(root: Path) -> list[Path]:
     return list(_svhn_sums(root))
 
 
-def read_svhn(root: Path, options: Options) -> Reading:
+def read_svhn(root: Path, options: ReadOptions) -> Reading:
     """train_32x32.mat and test_32x32.mat; the `extra` split is left out."""
     _verify(_svhn_sums(root))
     both = [_svhn()(root, part) for part in ("train", "test")]
     train, test = (pictures_in_array(split.data, split.labels, options) for split in both)
-    return Reading(train, test, tuple(str(digit) for digit in range(10)))
+    return Reading(train=train, test=test, classes=tuple(str(digit) for digit in range(10)))
 
 
 def download_svhn(root: Path) -> None:

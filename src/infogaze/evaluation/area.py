@@ -22,17 +22,17 @@ def _observed_share(locations: Tensor, grid: GlimpseGrid) -> Tensor:
     shares = []
     for look in locations.unbind(1):
         top, left = look[:, :1], look[:, 1:]
-        in_rows = (rows >= top) & (rows < top + grid.glimpse)  # [N, H]
-        in_cols = (cols >= left) & (cols < left + grid.glimpse)  # [N, W]
+        in_rows = (rows >= top) & (rows < top + grid.glimpse_size)  # [N, H]
+        in_cols = (cols >= left) & (cols < left + grid.glimpse_size)  # [N, W]
         seen |= in_rows[:, :, None] & in_cols[:, None, :]
         shares.append(seen.flatten(1).sum(1) / (grid.height * grid.width))
     return torch.stack(shares, 1)
 
 
 def accuracy_by_area(
-    right: Bool[Tensor, "N T"], share: Float[Tensor, "N T"], edges: Float[Tensor, " edges"]
+    correct: Bool[Tensor, "N T"], share: Float[Tensor, "N T"], edges: Float[Tensor, " edges"]
 ) -> tuple[Float[Tensor, " edges-1"], Int[Tensor, " edges-1"]]:
-    """The share named right, and the number, of all looks of all scenes whose seen share lies between each two neighbouring edges.
+    """The accuracy, and the number, of all looks of all scenes whose seen share lies between each two neighbouring edges.
 
     A share on an edge belongs to the bin that begins there, on the last edge to the last bin. The accuracy of an empty bin is NaN.
     """
@@ -42,4 +42,4 @@ def accuracy_by_area(
     bins = len(edges) - 1
     index = torch.bucketize(share.double(), edges.double()[1:-1], right=True).flatten()
     count = index.bincount(minlength=bins)
-    return index.bincount(right.double().flatten(), minlength=bins) / count, count
+    return index.bincount(correct.double().flatten(), minlength=bins) / count, count

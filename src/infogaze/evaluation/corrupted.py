@@ -2,34 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
 from infogaze.data.sets import Split
-from infogaze.evaluation.corruptions import DISTURBANCES
-from infogaze.evaluation.records import Disturbed
+from infogaze.evaluation.corruptions import CORRUPTIONS
+from infogaze.evaluation.measurement import Measurement, OnProgress, Subject, first_scenes
 from infogaze.evaluation.rollouts import roll_out
-from infogaze.gaze.agent import Agent
+from infogaze.evaluation.store import Record
 from infogaze.rng import scene_seeds
 
-
-def disturbed(agent: Agent, split: Split, seed: int, batch: int, notice: Callable[[int], None]) -> Disturbed:
-    """What the scenes are named under each disturbance; the first strength of each is none, and is looked at once."""
-    seeds = scene_seeds(seed, len(split))
-
-    def named(images: torch.Tensor) -> torch.Tensor:
-        looked = roll_out(agent, Split(images, split.labels), agent.policy, seed=seed, batch=batch, notice=notice)
-        return looked.probabilities.argmax(-1)  # [n, T]
-
-    undisturbed = named(split.images)
-    kinds = []
-    for kind in DISTURBANCES.values():
-        levels = [named(kind.apply(split.images, strength, seeds)) for strength in kind.strengths[1:]]
-        kinds.append(torch.stack([undisturbed, *levels]))
-    strengths = torch.tensor([kind.strengths for kind in DISTURBANCES.values()])
-    return Disturbed(split.labels.cpu(), strengths, torch.stack(kinds))
-
-
-PASSES = 1 + sum(len(kind.strengths) - 1 for kind in DISTURBANCES.values())
+PASSES = 1 + sum(len(kind.severities) - 1 for kind in CORRUPTIONS.values())
 """How many times every scene is looked at."""
+
+
+@dataclass(frozen=True)
+class Corrupted(Record):
+    """Predictions under each corruption, over the first scenes of the test split."""
+
+    file: ClassVar[str] = "corruptions"
+
+    labels: Int[Tensor, " n"]
+    severities: Float[Tensor, "kinds levels"]
+    """How strong each corruption is, in the unit of its kind (see `infogaze.evaluation.corruptions`); the first level is always none."""
+    predictions: Int[Tensor, "kinds levels n T"]
+
+
+def corrupted(subject: Subject, on_progress: OnProgress) -> Corrupted:
+    """Look under each corruption; the first severity of each is none, and is looked at once."""
+    some, seeds = subject.some, scene_seeds(subject.seed, len(subject.some))
+
+    def predictions(images: Tensor) -> Tensor:
+        looked = roll_out(
+            subject.agent,
+            Split(images, some.labels),
+            seed=subject.seed,
+            batch_size=subject.batch_size,
+            on_progress=on_progress,
+        )
+        return looked.predictions  # [n, T]
+
+    clean = predictions(some.images)
+    kinds = []
+    for kind in CORRUPTIONS.values():
+        levels = [predictions(kind.apply(some.images, severity, seeds)) for severity in kind.severities[1:]]
+        kinds.append(torch.stack([clean, *levels]))
+    severities = torch.tensor([kind.severities for kind in CORRUPTIONS.values()])
+    return Corrupted(some.labels.cpu(), severities, torch.stack(kinds))
+
+
+MEASUREMENT = Measurement(
+    record=Corrupted,
+    measure=corrupted,
+    lacking="looks at corrupted scenes",
+    work=lambda subject: PASSES * len(subject.some),
+    source=first_scenes,
+)

@@ -1,7 +1,7 @@
 """What may go wrong with a scene before it is looked at: it is shifted, scaled, blurred, made noisy or partly covered.
 
-What happens to a scene depends on its image, the strength and its seed alone. All is elementwise, so that neither its batch nor the
-choice of an algorithm for it changes a bit. Edge pixels are repeated where a disturbance needs what is beyond them.
+What happens to a scene depends on its image, the severity and its seed alone. All is elementwise, so that neither its batch nor the
+choice of an algorithm for it changes a bit. Edge pixels are repeated where a corruption needs what is beyond them.
 """
 
 from __future__ import annotations
@@ -12,25 +12,27 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int, UInt8
+from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
 from infogaze.rng import SceneNoise
 
 _GREY = 128
-# Looks are counted from 0: a disturbance shares no random number with the first look of a scene that has the same seed.
+_TRUNCATE = 4.0  # standard deviations, at which a Gaussian is cut off
+# Looks are counted from 0: a corruption shares no random number with the first look of a scene that has the same seed.
 _BEFORE_ALL_LOOKS = -1
 
 
 @dataclass(frozen=True)
-class Disturbance:
+class Corruption:
     """One kind, and how strong it is made."""
 
     unit: str
-    """What a strength counts, as it reads after the number."""
-    strengths: tuple[float, ...]
+    """What a severity counts, as it reads after the number."""
+    severities: tuple[float, ...]
     """From none, 0, to strong for scenes of 32x32 pixels."""
     apply: Callable[[UInt8[Tensor, "B C H W"], float, Int[Tensor, " B"]], UInt8[Tensor, "B C H W"]]
-    """The disturbed images, from images, strength and scene seeds."""
+    """The corrupted images, from images, severity and scene seeds."""
 
 
 def shift(images: UInt8[Tensor, "B C H W"], pixels: float, seeds: Int[Tensor, " B"]) -> UInt8[Tensor, "B C H W"]:
@@ -53,7 +55,8 @@ def blur(images: UInt8[Tensor, "B C H W"], sigma: float, seeds: Int[Tensor, " B"
     """Convolve each scene with a Gaussian of this standard deviation in pixels, cut off at four of them."""
     if sigma == 0:
         return images
-    return _pixels(_smooth(_smooth(images.float(), sigma, 2), sigma, 3))
+    smooth = gaussian_filter(images.cpu().float().numpy(), sigma, mode="nearest", truncate=_TRUNCATE, axes=(2, 3))
+    return _pixels(torch.from_numpy(smooth).to(images.device))
 
 
 def noise(images: UInt8[Tensor, "B C H W"], deviation: float, seeds: Int[Tensor, " B"]) -> UInt8[Tensor, "B C H W"]:
@@ -73,14 +76,14 @@ def occlusion(images: UInt8[Tensor, "B C H W"], share: float, seeds: Int[Tensor,
     return images.masked_fill(covered[:, None], _GREY)
 
 
-DISTURBANCES: dict[str, Disturbance] = {
-    "shift": Disturbance("pixels", (0.0, 1.0, 2.0, 4.0, 8.0), shift),
-    "scale": Disturbance("times larger", (0.0, 0.1, 0.2, 0.4, 0.8), scale),
-    "blur": Disturbance("pixels (sigma)", (0.0, 0.5, 1.0, 1.5, 2.0), blur),
-    "noise": Disturbance("of the pixel range (sigma)", (0.0, 0.04, 0.08, 0.16, 0.32), noise),
-    "occlusion": Disturbance("of the area", (0.0, 0.05, 0.1, 0.2, 0.4), occlusion),
+CORRUPTIONS: dict[str, Corruption] = {
+    "shift": Corruption("pixels", (0.0, 1.0, 2.0, 4.0, 8.0), shift),
+    "scale": Corruption("times larger", (0.0, 0.1, 0.2, 0.4, 0.8), scale),
+    "blur": Corruption("pixels (sigma)", (0.0, 0.5, 1.0, 1.5, 2.0), blur),
+    "noise": Corruption("of the pixel range (sigma)", (0.0, 0.04, 0.08, 0.16, 0.32), noise),
+    "occlusion": Corruption("of the area", (0.0, 0.05, 0.1, 0.2, 0.4), occlusion),
 }
-"""By name, in the order of `Disturbed.strengths`. The first strength of each is 0 and changes nothing."""
+"""By name, in the order of `Corrupted.severities`. The first severity of each is 0 and changes nothing."""
 
 
 def _random(images: Tensor, seeds: Tensor) -> SceneNoise:
@@ -100,18 +103,6 @@ def _zoom(images: Tensor, factor: float, side: int) -> Tensor:
     after = (before + 1).clamp(max=size - 1)
     weight = (source - before).view(-1, *[1] * (images.dim() - 1 - side))
     return (1 - weight) * images.index_select(side, before) + weight * images.index_select(side, after)
-
-
-def _smooth(images: Tensor, sigma: float, side: int) -> Tensor:
-    """Convolve with a Gaussian along one side of the image."""
-    size = images.shape[side]
-    reach = int(4 * sigma + 0.5)
-    weights = [math.exp(-0.5 * (offset / sigma) ** 2) for offset in range(-reach, reach + 1)]
-    place = torch.arange(size, device=images.device)
-    smooth = torch.zeros_like(images)
-    for offset, weight in zip(range(-reach, reach + 1), weights, strict=True):
-        smooth += weight / sum(weights) * images.index_select(side, (place + offset).clamp(0, size - 1))
-    return smooth
 
 
 def _within(first: Int[Tensor, " B"], count: int, size: int) -> Tensor:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from infogaze.data.sets import Split
-from infogaze.errors import InfogazeError
-from infogaze.evaluation.records import Latents
-from infogaze.gaze.agent import Agent
+from infogaze.evaluation.measurement import Measurement, OnProgress, Subject
+from infogaze.evaluation.store import Record
 from infogaze.gaze.sensor import ImageSensor
 from infogaze.nn.model import Model
 from infogaze.rng import SceneNoise, scene_seeds
@@ -16,17 +18,34 @@ from infogaze.rng import SceneNoise, scene_seeds
 _SAMPLES = 200
 
 
+@dataclass(frozen=True)
+class Latents(Record):
+    """Samples of z for one scene, look by look."""
+
+    file: ClassVar[str] = "latents"
+
+    scene: Int[Tensor, ""]
+    """Its number in the test split."""
+    z: Float[Tensor, "T samples d"]
+
+
 @torch.no_grad()
-def latents(agent: Agent, split: Split, seed: int) -> Latents:
+def latents(subject: Subject, on_progress: OnProgress) -> Latents:
     """Of the first scene of the split."""
-    if not isinstance(agent.model, Model):
-        raise InfogazeError(f"{agent.method} imagines nothing, so there is no q(z | h)")
-    sensor = ImageSensor(split.images[:1].to(agent.model.device), agent.model.grid.glimpse)
-    episode = agent.episode(seed=scene_seeds(seed, 1))
+    agent, model = subject.agent, subject.agent.model
+    if not isinstance(model, Model):
+        raise ValueError("a model that imagines nothing has no q(z | h)")
+    sensor = ImageSensor(subject.test.images[:1].to(model.device), model.grid.glimpse_size)
+    episode = agent.episode(seed=scene_seeds(subject.seed, 1))
     drawn: list[Tensor] = []
-    size = agent.model.posterior.latent_size
+    size = model.posterior.latent_size
     while not episode.done:
         episode.observe(sensor.look(episode.next_location()))
-        noise = SceneNoise(scene_seeds(seed + 1, _SAMPLES, device=agent.model.device), len(drawn)).normal(size)
-        drawn.append(agent.model.posterior(episode.belief.hidden).rsample(noise).cpu())  # [samples, d]
+        noise = SceneNoise(scene_seeds(subject.seed + 1, _SAMPLES, device=model.device), len(drawn)).normal(size)
+        drawn.append(model.posterior(episode.belief.hidden).rsample(noise).cpu())  # [samples, d]
     return Latents(torch.tensor(0), torch.stack(drawn))
+
+
+MEASUREMENT = Measurement(
+    record=Latents, measure=latents, lacking="samples of what is imagined", applies=lambda method: method.imagines
+)

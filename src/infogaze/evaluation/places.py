@@ -7,21 +7,22 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from infogaze.grid import GlimpseGrid
+from infogaze.nn.gain import entropy
 
 
 def density(locations: Int[Tensor, "N T 2"], grid: GlimpseGrid) -> Float[Tensor, "T rows cols"]:
     """The share of scenes that looked at each place at each look. A location off the grid counts to its nearest place."""
-    count = _count(grid.nearest(locations), grid.places)  # [T, places]
+    count = _count(grid.nearest(locations), grid.num_locations)  # [T, places]
     return (count.double() / len(locations)).unflatten(1, (grid.rows, grid.cols))
 
 
-def visited_entropy(locations: Int[Tensor, "N T 2"], grid: GlimpseGrid) -> Float[Tensor, " T"]:
+def visit_entropy(locations: Int[Tensor, "N T 2"], grid: GlimpseGrid) -> Float[Tensor, " T"]:
     """The entropy of that density at each look, in nats: 0 where all scenes are looked at alike, log of the places where evenly."""
-    return torch.special.entr(density(locations, grid).flatten(1)).sum(1)
+    return entropy(density(locations, grid).flatten(1))
 
 
 def dependence(
-    locations: Int[Tensor, "N T 2"], labels: Int[Tensor, " N"], grid: GlimpseGrid, shuffles: int = 20, seed: int = 0
+    locations: Int[Tensor, "N T 2"], labels: Int[Tensor, " N"], grid: GlimpseGrid, *, shuffles: int = 20, seed: int = 0
 ) -> Float[Tensor, " T"]:
     """The mutual information between the place of each look and the scene's label, in nats.
 
@@ -48,5 +49,5 @@ def _count(values: Int[Tensor, "N T"], kinds: int) -> Int[Tensor, "T kinds"]:
 
 def _joint_entropy(places: Tensor, labels: Tensor, grid: GlimpseGrid) -> Tensor:
     """H(place, label) at each look, [T], in nats."""
-    count = _count(labels[:, None] * grid.places + places, (int(labels.max()) + 1) * grid.places)
-    return torch.special.entr(count.double() / len(labels)).sum(1)
+    count = _count(labels[:, None] * grid.num_locations + places, (int(labels.max()) + 1) * grid.num_locations)
+    return entropy(count.double() / len(labels))

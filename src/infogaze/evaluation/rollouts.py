@@ -1,8 +1,7 @@
-"""Every scene of a split, looked at once by the loop that users drive: the records that all measurements are made from."""
+"""Every scene of a split, looked at once by the loop that users drive: what all measurements are made from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -10,17 +9,17 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from infogaze.data.sets import Split
+from infogaze.evaluation.measurement import OnProgress
 from infogaze.gaze.agent import Agent
-from infogaze.gaze.policies import Policy
+from infogaze.gaze.policies import ScenePolicy
 from infogaze.gaze.sensor import ImageSensor
-from infogaze.methods.oracle import Oracle
 from infogaze.rng import scene_seeds
 
 LEAST = -1e4
 """What stands for the logarithm of zero, in nats."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rollouts:
     """What happened at each look of each scene."""
 
@@ -36,44 +35,51 @@ class Rollouts:
         return self.probabilities.log().clamp(min=LEAST)
 
     @property
-    def right(self) -> Tensor:
-        """Whether the most likely label is the true one, [N, T] bool."""
-        return self.probabilities.argmax(-1) == self.labels[:, None]
+    def predictions(self) -> Tensor:
+        """The most likely label after each look, [N, T]."""
+        return self.probabilities.argmax(-1)
+
+    @property
+    def correct(self) -> Tensor:
+        """Whether it is the true one, [N, T] bool."""
+        return self.predictions == self.labels[:, None]
 
 
 def roll_out(
     agent: Agent,
     split: Split,
-    policy: Policy | Oracle,
     *,
     seed: int | Int[Tensor, " N"] = 0,
     budget: int | None = None,
-    batch: int = 200,
-    notice: Callable[[int], None] = lambda scenes: None,
+    batch_size: int = 200,
+    on_progress: OnProgress = lambda scenes: None,
 ) -> Rollouts:
     """Look at every scene of the split. First looks and noise depend on the seed and the scene alone, not on policy or batch.
 
     `seed` is one number for the split, or one a scene.
     """
     parts = []
-    for first in range(0, len(split), batch):
-        images, labels = split.images[first : first + batch], split.labels[first : first + batch]
-        sensor = ImageSensor(images.to(agent.model.device), agent.model.grid.glimpse)
-        seeds = scene_seeds(seed, len(labels), first=first) if isinstance(seed, int) else seed[first : first + batch]
-        chosen = policy.seeing(images, labels) if isinstance(policy, Oracle) else policy
-        history = agent.run(sensor, budget, batch=len(labels), seed=seeds, policy=chosen).history
+    for first in range(0, len(split), batch_size):
+        images, labels = split.images[first : first + batch_size], split.labels[first : first + batch_size]
+        sensor = ImageSensor(images.to(agent.model.device), agent.model.grid.glimpse_size)
+        seeds = (
+            scene_seeds(seed, len(labels), first=first) if isinstance(seed, int) else seed[first : first + batch_size]
+        )
+        policy = agent.policy
+        looker = agent.with_policy(policy.for_scenes(images, labels)) if isinstance(policy, ScenePolicy) else agent
+        history = looker.run(sensor, budget, batch=len(labels), seed=seeds).history
         parts.append(
             Rollouts(
-                labels.cpu(),
-                torch.stack([look.location for look in history], 1).cpu(),
-                torch.stack([look.probabilities for look in history], 1).cpu(),
-                torch.stack([look.gain for look in history], 1).cpu(),
+                labels=labels.cpu(),
+                locations=torch.stack([look.location for look in history], 1).cpu(),
+                probabilities=torch.stack([look.probabilities for look in history], 1).cpu(),
+                gains=torch.stack([look.gain for look in history], 1).cpu(),
             )
         )
-        notice(len(labels))
+        on_progress(len(labels))
     return Rollouts(
-        torch.cat([part.labels for part in parts]),
-        torch.cat([part.locations for part in parts]),
-        torch.cat([part.probabilities for part in parts]),
-        torch.cat([part.gains for part in parts]),
+        labels=torch.cat([part.labels for part in parts]),
+        locations=torch.cat([part.locations for part in parts]),
+        probabilities=torch.cat([part.probabilities for part in parts]),
+        gains=torch.cat([part.gains for part in parts]),
     )

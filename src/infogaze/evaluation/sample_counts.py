@@ -3,32 +3,73 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
 from infogaze.data.sets import Split
 from infogaze.evaluation.exact_pass import expected_of_looks
-from infogaze.evaluation.records import Samples
+from infogaze.evaluation.measurement import Measurement, OnProgress, Subject, first_scenes
 from infogaze.evaluation.rollouts import roll_out
-from infogaze.gaze.agent import Agent
-from infogaze.gaze.policies import GainPolicy
+from infogaze.evaluation.store import Record
 
 COUNTS = (1, 2, 5, 10, 20, 50)
 
 
-def sample_counts(agent: Agent, split: Split, seed: int, batch: int, notice: Callable[[int], None]) -> Samples:
+@dataclass(frozen=True, kw_only=True)
+class SampleCounts(Record):
+    """Looks with each P, over the first scenes of the test split."""
+
+    file: ClassVar[str] = "sample-counts"
+
+    num_samples: Int[Tensor, " S"]
+    """The numbers P that were tried."""
+    labels: Int[Tensor, " n"]
+    predictions: Int[Tensor, "S n T"]
+    log_probabilities: Float[Tensor, "S n T classes"]
+    expected: Float[Tensor, "S n T"]
+    """As in `Records`."""
+    seconds: Float[Tensor, " S"]
+    """How long the looks at all n scenes took."""
+
+
+def sample_counts(subject: Subject, on_progress: OnProgress) -> SampleCounts:
     """The same scenes and first looks with each P."""
-    named, said, expected, seconds = [], [], [], []
-    roll_out(agent, Split(split.images[:batch], split.labels[:batch]), GainPolicy(COUNTS[0]), seed=seed, batch=batch)
+    agent, some, batch_size = subject.agent, subject.some, subject.batch_size
+    predictions, log_probabilities, expected, seconds = [], [], [], []
+    warm_up = Split(some.images[:batch_size], some.labels[:batch_size])
+    roll_out(agent.with_policy(subject.method.policy(COUNTS[0])), warm_up, seed=subject.seed, batch_size=batch_size)
     for count in COUNTS:
         began = time.perf_counter()
-        looked = roll_out(agent, split, GainPolicy(count), seed=seed, batch=batch, notice=notice)
+        looked = roll_out(
+            agent.with_policy(subject.method.policy(count)),
+            some,
+            seed=subject.seed,
+            batch_size=batch_size,
+            on_progress=on_progress,
+        )
         seconds.append(time.perf_counter() - began)
-        named.append(looked.probabilities.argmax(-1))
-        said.append(looked.log_probabilities)
+        predictions.append(looked.predictions)
+        log_probabilities.append(looked.log_probabilities)
         expected.append(expected_of_looks(looked, agent.model.grid))
-    return Samples(
-        torch.tensor(COUNTS), looked.labels, torch.stack(named), torch.stack(said), torch.stack(expected),
-        torch.tensor(seconds),
-    )  # fmt: skip
+    return SampleCounts(
+        num_samples=torch.tensor(COUNTS),
+        labels=looked.labels,
+        predictions=torch.stack(predictions),
+        log_probabilities=torch.stack(log_probabilities),
+        expected=torch.stack(expected),
+        seconds=torch.tensor(seconds),
+    )
+
+
+MEASUREMENT = Measurement(
+    record=SampleCounts,
+    measure=sample_counts,
+    lacking="looks with several numbers of imagined scenes",
+    applies=lambda method: method.imagines,
+    work=lambda subject: len(COUNTS) * len(subject.some),
+    source=first_scenes,
+)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from infogaze.gaze.policies import Choice, Policy
 from infogaze.nn.belief import Belief
-from infogaze.nn.model import Recogniser
+from infogaze.nn.model import GlimpseClassifier
 from infogaze.rng import SceneNoise
 
 
@@ -19,34 +19,39 @@ class CapturedPolicy:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._graphs: WeakKeyDictionary[Recogniser, dict[tuple[int, ...], _Captured]] = WeakKeyDictionary()
+        self._graphs: WeakKeyDictionary[GlimpseClassifier, dict[tuple[int, ...], _Captured]] = WeakKeyDictionary()
 
-    def __call__(self, model: Recogniser, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
+    def __call__(
+        self, model: GlimpseClassifier, belief: Belief, *, candidates: Bool[Tensor, "B L"], noise: SceneNoise
+    ) -> Choice:
         """The same choice as the policy's own."""
         graphs = self._graphs.setdefault(model, {})
         key = (*belief.hidden.shape, torch.is_autocast_enabled(belief.hidden.device.type))
         if key not in graphs:
-            graphs[key] = _Captured(self._policy, model, belief, candidates, noise)
+            graphs[key] = _Captured(self._policy, model, belief, candidates=candidates, noise=noise)
         return graphs[key].replay(belief, candidates, noise)
 
 
 class _Captured:
     def __init__(
-        self, policy: Policy, model: Recogniser, belief: Belief, candidates: Tensor, noise: SceneNoise
+        self, policy: Policy, model: GlimpseClassifier, belief: Belief, *, candidates: Tensor, noise: SceneNoise
     ) -> None:
         look = torch.as_tensor(noise.look, device=candidates.device)
         self._inputs = tuple(value.clone() for value in (belief.hidden, belief.memory, candidates, noise.seeds, look))
         hidden, memory, allowed, seeds, number = self._inputs
-        given = (model, Belief(hidden, memory), allowed, SceneNoise(seeds, number))
+
+        def choose() -> Choice:
+            return policy(model, Belief(hidden, memory), candidates=allowed, noise=SceneNoise(seeds, number))
+
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(3):
-                policy(*given)
+                choose()
         torch.cuda.current_stream().wait_stream(side)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
-            self._choice = policy(*given)
+            self._choice = choose()
 
     def replay(self, belief: Belief, candidates: Tensor, noise: SceneNoise) -> Choice:
         hidden, memory, allowed, seeds, look = self._inputs

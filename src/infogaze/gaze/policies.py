@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
 from infogaze.errors import InfogazeError
 from infogaze.nn.belief import Belief
 from infogaze.nn.gain import CRITERIA
-from infogaze.nn.model import Model, Recogniser
+from infogaze.nn.model import GlimpseClassifier, Model
 from infogaze.rng import SceneNoise
 
 
@@ -32,40 +32,51 @@ class Choice:
 class Policy(Protocol):
     """A rule for the next look, from the belief alone."""
 
-    def __call__(self, model: Any, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
-        """Choose one of the candidate places for each scene."""
+    def __call__(self, model: Any, belief: Belief, *, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
+        """Choose one of the candidate locations for each scene."""
+        ...
+
+
+@runtime_checkable
+class ScenePolicy(Protocol):
+    """A policy that must be shown the scenes of a batch before it can choose for them: a bound, not to be deployed."""
+
+    def for_scenes(self, images: UInt8[Tensor, "B C H W"], labels: Int[Tensor, " B"]) -> Policy:
+        """The policy for these scenes, in this order."""
         ...
 
 
 @dataclass(frozen=True)
 class GainPolicy:
-    """The paper's: the place with the largest expected information gain (algorithm 1), or the largest of another criterion."""
+    """The paper's: the location with the largest expected information gain (algorithm 1), or the largest of another criterion."""
 
-    samples: int = 20
+    num_samples: int = 20
     """P: how many scenes are imagined."""
     criterion: str = "information-gain"
     """What is expected of a look."""
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise InfogazeError(f"samples is {self.samples}; it must be at least 1")
+        if self.num_samples < 1:
+            raise InfogazeError(f"num_samples is {self.num_samples}; it must be at least 1")
         if self.criterion not in CRITERIA:
             raise InfogazeError(f"no criterion is called {self.criterion!r}; there are {', '.join(CRITERIA)}")
 
-    def __call__(self, model: Model, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
+    def __call__(self, model: Model, belief: Belief, *, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
         """Imagine, look ahead, take the largest."""
-        latent = noise.normal(self.samples, model.posterior.latent_size).movedim(1, 0)  # [P, B, d]
-        gain = model.gain(belief, latent, CRITERIA[self.criterion])
+        latent = noise.normal(self.num_samples, model.posterior.latent_size).movedim(1, 0)  # [P, B, d]
+        gain = model.gain(belief, latent, criterion=CRITERIA[self.criterion])
         return Choice(best(model, gain, candidates), gain)
 
 
 @dataclass(frozen=True)
 class RandomPolicy:
-    """Any place not looked at yet, all equally likely."""
+    """Any location not looked at yet, all equally likely."""
 
-    def __call__(self, model: Recogniser, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
-        """Draw a number for each place, take the largest."""
-        draw = noise.uniform(model.grid.places)
+    def __call__(
+        self, model: GlimpseClassifier, belief: Belief, *, candidates: Bool[Tensor, "B L"], noise: SceneNoise
+    ) -> Choice:
+        """Draw a number for each location, take the largest."""
+        draw = noise.uniform(model.grid.num_locations)
         return Choice(best(model, draw, candidates), torch.zeros_like(draw), has_map=False)
 
 
@@ -73,12 +84,14 @@ class RandomPolicy:
 class RasterPolicy:
     """Row by row from the top-left corner."""
 
-    def __call__(self, model: Recogniser, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
-        """The first place left."""
-        order = torch.arange(model.grid.places, 0, -1.0, device=candidates.device).expand(candidates.shape)
+    def __call__(
+        self, model: GlimpseClassifier, belief: Belief, *, candidates: Bool[Tensor, "B L"], noise: SceneNoise
+    ) -> Choice:
+        """The first location left."""
+        order = torch.arange(model.grid.num_locations, 0, -1.0, device=candidates.device).expand(candidates.shape)
         return Choice(best(model, order, candidates), torch.zeros_like(order), has_map=False)
 
 
-def best(model: Recogniser, values: Float[Tensor, "B L"], candidates: Bool[Tensor, "B L"]) -> Int[Tensor, "B 2"]:
+def best(model: GlimpseClassifier, values: Float[Tensor, "B L"], candidates: Bool[Tensor, "B L"]) -> Int[Tensor, "B 2"]:
     """The location of the candidate with the largest value."""
     return model.grid.locations(values.device)[values.masked_fill(~candidates, -torch.inf).argmax(1)]

@@ -25,17 +25,17 @@ class Sensor(Protocol):
 class ImageSensor:
     """A sensor over images already taken, which counts and logs every pixel it hands out."""
 
-    def __init__(self, images: Tensor | np.ndarray, glimpse: int) -> None:
+    def __init__(self, images: Tensor | np.ndarray, glimpse_size: int) -> None:
         images = tensor_of(images)
         if images.dim() != 4:
             raise InfogazeError(
                 f"images have shape {tuple(images.shape)}; (scenes, channels, height, width) is expected"
             )
         batch, _, height, width = images.shape
-        if not 1 <= glimpse <= min(height, width):
-            raise InfogazeError(f"a glimpse of {glimpse} pixels does not fit images of {height}x{width}")
+        if not 1 <= glimpse_size <= min(height, width):
+            raise InfogazeError(f"a glimpse of {glimpse_size} pixels does not fit images of {height}x{width}")
         self._images = images
-        self._glimpse = glimpse
+        self._glimpse_size = glimpse_size
         self.reads: Int[Tensor, "B H W"] = torch.zeros(batch, height, width, dtype=torch.int64, device=images.device)
         """How many times each pixel was handed out."""
         self.log: list[Num[Tensor, "B 2"]] = []
@@ -49,15 +49,15 @@ class ImageSensor:
             raise InfogazeError(
                 f"locations have shape {tuple(where.shape)}; ({scenes}, 2) is expected, one for each image"
             )
-        require_inside(where, height - self._glimpse, width - self._glimpse)
+        require_inside(where, height - self._glimpse_size, width - self._glimpse_size)
         self.log.append(where.clone())
         first = where.floor()[..., None]  # [B, 2, 1]
-        last = where.ceil()[..., None] + self._glimpse
+        last = where.ceil()[..., None] + self._glimpse_size
         rows, cols = (torch.arange(n, device=where.device) for n in (height, width))
         in_rows = (rows >= first[:, 0]) & (rows < last[:, 0])  # [B, H]
         in_cols = (cols >= first[:, 1]) & (cols < last[:, 1])  # [B, W]
         self.reads += in_rows[:, :, None] & in_cols[:, None, :]
-        return extract(self._images, where, self._glimpse)
+        return extract(self._images, where, self._glimpse_size)
 
     @property
     def pixels_read(self) -> Int[Tensor, " B"]:

@@ -1,7 +1,7 @@
 """The CNN that sees the complete image: an upper bound (section 4.1), and the common judge of looks, on images masked but for them.
 
 A residual network (He et al., 2016) of nine layers: each stage doubles the channels and halves the image, the second and the fourth
-have a residual pair. In an episode its belief is the picture as far as it was seen, grey where it was not, which it names whole.
+have a residual pair. In an episode its belief is the picture as far as it was seen, grey where it was not, which it classifies whole.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ from jaxtyping import Float, Num
 from torch import Tensor, nn
 from torch.nn import functional
 
+from infogaze.gaze.policies import RandomPolicy
 from infogaze.grid import GlimpseGrid
+from infogaze.methods.method import Method
 from infogaze.nn.backbone import Backbone
 from infogaze.nn.belief import Belief
-from infogaze.nn.model import ModelConfig, Recogniser
+from infogaze.nn.config import ModelConfig
+from infogaze.nn.model import GlimpseClassifier
 from infogaze.nn.precision import precise
 from infogaze.training.losses import classification_loss
-from infogaze.training.phases import Batch, Draw, Objective, Outcome, Phase, accuracy
+from infogaze.training.phases import Batch, Objective, Outcome, Phase
+from infogaze.training.rollout import accuracy
 
 
 class _Block(nn.Sequential):
@@ -80,7 +84,7 @@ class PictureBackbone(Backbone):
 
     def update(self, belief: Belief, content: Float[Tensor, "*batch f"], locations: Num[Tensor, "*places 2"]) -> Belief:
         """The picture with these glimpses put in where they were seen, to the nearest pixel."""
-        grid, side = self.grid, self.grid.glimpse
+        grid, side = self.grid, self.grid.glimpse_size
         shape = torch.broadcast_shapes(belief.hidden.shape[:-1], content.shape[:-1], locations.shape[:-1])
         canvas = belief.hidden.expand(*shape, -1).reshape(-1, self.channels, grid.height, grid.width).clone()
         pixels = content.expand(*shape, -1).reshape(-1, self.channels, side, side).to(canvas.dtype)
@@ -99,24 +103,39 @@ class PictureBackbone(Backbone):
         return self.network(flat).unflatten(0, belief.hidden.shape[:-1])
 
 
-def picture_network(config: ModelConfig) -> Recogniser:
+def picture_network(config: ModelConfig) -> GlimpseClassifier:
     """A network for scenes of this size, as wide as the preset's own first layer."""
-    network = PictureNetwork(config.channels, config.glimpse_widths[0], config.classes)
-    return Recogniser(config.grid, PictureBackbone(config.grid, config.channels, network))
+    network = PictureNetwork(config.channels, config.glimpse_widths[0], config.num_classes)
+    return GlimpseClassifier(config.grid, PictureBackbone(config.grid, config.channels, network))
 
 
-def see_all(model: Recogniser, batch: Batch, draw: Draw, objective: Objective) -> Outcome:
+def classify_whole(model: GlimpseClassifier, batch: Batch, *, objective: Objective, looks: None = None) -> Outcome:
     """Cross-entropy of complete images."""
     picture = Belief(batch.images.flatten(1), batch.images.new_zeros(len(batch.labels), 0))
     predicted = model.backbone.classify(picture)[None]  # [1, B, classes]
     loss = classification_loss(predicted, batch.labels)
-    nowhere = torch.zeros(1, model.grid.places, device=predicted.device)
+    nowhere = torch.zeros(1, model.grid.num_locations, device=predicted.device)
     return Outcome(loss, accuracy(predicted, batch.labels), nowhere)
 
 
 PHASES = (
     Phase(
-        "see all", see_all, lambda model: model.parameters(), frozenset(),
-        length=lambda recipe: recipe.whole, rate=0, looks=False,
+        name="classify",
+        trained=lambda model: model.parameters(),
+        noise=lambda model, objective: {},
+        loss=classify_whole,
+        budget=lambda recipe: recipe.full_image,
+        rate=0,
+        sees_whole=True,
     ),
-)  # fmt: skip
+)
+
+METHODS = {
+    "cnn": Method(
+        summary="sees the complete image",
+        phases=PHASES,
+        build=picture_network,
+        policy=lambda num_samples: RandomPolicy(),
+        sees="everything",
+    )
+}

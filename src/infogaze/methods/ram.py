@@ -1,7 +1,7 @@
 """RAM, the Recurrent Attention Model (Mnih et al., 2014), with our F, R and C: a controller that learns where to look by REINFORCE.
 
 The policy is Gaussian over continuous locations on the scale from -1 to 1, l_t ~ N(tanh(W h_{t-1}), s^2), with s fixed. With the reward
-r = 1 where the last prediction is right, and 0 elsewhere, the loss of a batch is their equations 1 and 3:
+r = 1 where the last prediction is correct, and 0 elsewhere, the loss of a batch is their equations 1 and 3:
 
     CE(y, p_T)  -  mean_t log pi(l_t | h_{t-1}) (r - b_t)  +  mean_t (r - b_t)^2,      b_t = w . h_{t-1}.
 
@@ -11,38 +11,32 @@ passes through (r - b_t) into the policy. The first look is at random.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from infogaze.gaze.policies import Choice
 from infogaze.grid import GlimpseGrid
-from infogaze.methods.three_phases import RECOGNISE
+from infogaze.methods.method import Method
+from infogaze.methods.three_phases import CLASSIFY
 from infogaze.nn.backbone import Backbone
 from infogaze.nn.belief import Belief
-from infogaze.nn.model import ModelConfig, Recogniser, glimpse_backbone
+from infogaze.nn.config import ModelConfig
+from infogaze.nn.model import GlimpseClassifier, build_backbone
 from infogaze.nn.precision import precise
 from infogaze.rng import SceneNoise
 from infogaze.training.losses import classification_loss, reinforce_loss
-from infogaze.training.phases import (
-    Batch,
-    Draw,
-    Objective,
-    Outcome,
-    Phase,
-    accuracy,
-    after_recognising,
-    look_at,
-    seen_at,
-    seen_in_part,
-    visited,
-)
+from infogaze.training.phases import Batch, NoiseSpec, Objective, Outcome, Phase, after_phase_1, normal, uniform
+from infogaze.training.rollout import accuracy, classify_with_dropout, glimpse_content, hidden_size, look_at, visits
 
 SPREAD = 0.3
 """s: three twentieths of the way across the scene."""
 
 
-class Ram(Recogniser):
+class Ram(GlimpseClassifier):
     """A backbone, a controller that aims from the belief, and the baseline of its reward."""
 
     def __init__(self, grid: GlimpseGrid, backbone: Backbone, belief_size: int) -> None:
@@ -61,39 +55,55 @@ class Ram(Recogniser):
     def pixel(self, coordinates: Float[Tensor, "*batch 2"]) -> Int[Tensor, "*batch 2"]:
         """The nearest pixel whose glimpse is inside the scene."""
         grid, share = self.grid, (coordinates.clamp(-1.0, 1.0) + 1.0) / 2.0
-        rows, cols = share[..., 0] * (grid.height - grid.glimpse), share[..., 1] * (grid.width - grid.glimpse)
+        rows, cols = share[..., 0] * (grid.height - grid.glimpse_size), share[..., 1] * (grid.width - grid.glimpse_size)
         return torch.stack([rows, cols], -1).round().long()
 
 
 def with_controller(config: ModelConfig) -> Ram:
     """F, R and C of these sizes, with a controller."""
-    return Ram(config.grid, glimpse_backbone(config), config.belief_size)
+    return Ram(config.grid, build_backbone(config), config.belief_size)
 
 
 class AimedPolicy:
     """Look where the controller aims, as spread as in training."""
 
-    def __call__(self, model: Ram, belief: Belief, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
-        """A sample of the Gaussian policy. It may fall between grid places, and on one that was seen before."""
+    def __call__(self, model: Ram, belief: Belief, *, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
+        """A sample of the Gaussian policy. It may fall between grid locations, and on one that was seen before."""
         where = model.pixel(model.aim(belief) + SPREAD * noise.normal(2))
         return Choice(where, torch.zeros(candidates.shape, device=candidates.device), has_map=False)
 
 
-@torch.no_grad()
-def look_around(
-    model: Ram, batch: Batch, draw: Draw, looks: int
-) -> tuple[Int[Tensor, "T B 2"], Float[Tensor, "T B 2"], Bool[Tensor, "T B"]]:
-    """Looks by the policy: their pixels, the samples behind them, and whether the scene was named right after each."""
+def reinforce_noise(model: Ram, objective: Objective) -> Mapping[str, NoiseSpec]:
+    """Where the first look falls, how far each falls from the aim, and dropout."""
+    looks = objective.num_looks
+    return {"anywhere": uniform(1, 2), "aim": normal(looks, 2), "dropout": uniform(looks, hidden_size(model))}
+
+
+@dataclass(frozen=True)
+class AimedLooks:
+    """Looks by the policy."""
+
+    locations: Int[Tensor, "T B 2"]
+    """In pixels."""
+    samples: Float[Tensor, "T B 2"]
+    """Of the policy, behind the locations."""
+    correct: Bool[Tensor, "T B"]
+    """Whether the prediction after each is correct."""
+
+
+def choose_by_aim(model: Ram, batch: Batch, objective: Objective) -> AimedLooks:
+    """The first look at random, the others where the controller aims."""
     belief = model.backbone.start(len(batch.labels))
-    locations, samples, right = [], [], []
-    for look in range(looks):
-        sample = draw.anywhere[:, 0] * 2.0 - 1.0 if look == 0 else model.aim(belief) + SPREAD * draw.aim[:, look]
+    locations, samples, correct = [], [], []
+    for look in range(objective.num_looks):
+        anywhere = batch.noise["anywhere"][:, 0] * 2.0 - 1.0
+        sample = model.aim(belief) + SPREAD * batch.noise["aim"][:, look] if look else anywhere
         where = model.pixel(sample)
-        belief = look_at(model, batch, belief, where)
+        belief = look_at(model, batch, belief, location=where)
         locations.append(where)
         samples.append(sample)
-        right.append(model.backbone.classify(belief).argmax(-1) == batch.labels)
-    return torch.stack(locations), torch.stack(samples), torch.stack(right)
+        correct.append(model.backbone.classify(belief).argmax(-1) == batch.labels)
+    return AimedLooks(torch.stack(locations), torch.stack(samples), torch.stack(correct))
 
 
 def log_density(samples: Float[Tensor, "*batch 2"], mean: Float[Tensor, "*batch 2"]) -> Float[Tensor, "*batch"]:
@@ -101,22 +111,32 @@ def log_density(samples: Float[Tensor, "*batch 2"], mean: Float[Tensor, "*batch 
     return -0.5 * ((samples - mean) / SPREAD).square().sum(-1)
 
 
-def attend(model: Ram, batch: Batch, draw: Draw, objective: Objective) -> Outcome:
+def reinforce(model: Ram, batch: Batch, *, objective: Objective, looks: AimedLooks) -> Outcome:
     """One step of RAM: cross-entropy after the last look, and the same reward for every look on the way there."""
-    model.eval()
-    locations, samples, right = look_around(model, batch, draw, objective.looks)
-    model.train()
-    beliefs = model.backbone.unroll(seen_at(model, batch, locations), locations)
-    predicted = seen_in_part(model, beliefs, draw, objective)
+    beliefs = model.backbone.unroll(glimpse_content(model, batch, looks.locations), looks.locations)
+    predicted = classify_with_dropout(model, beliefs, batch, objective=objective)
     before = Belief(beliefs.hidden[:-1], beliefs.memory[:-1])
-    reward = right[-1].float().expand(len(samples) - 1, -1)
+    reward = looks.correct[-1].float().expand(len(looks.samples) - 1, -1)
     loss = classification_loss(predicted[-1:], batch.labels)
-    loss = loss + reinforce_loss(log_density(samples[1:], model.aim(before)), reward, model.expect(before))
-    return Outcome(loss, accuracy(predicted, batch.labels), visited(locations, model.grid))
+    loss = loss + reinforce_loss(log_density(looks.samples[1:], model.aim(before)), reward, model.expect(before))
+    return Outcome(loss, accuracy(predicted, batch.labels), visits(looks.locations, model.grid))
 
 
-ATTEND = Phase(
-    "attend", attend, lambda model: model.parameters(), frozenset({"anywhere", "aim", "dropout"}),
-    length=after_recognising, rate=2,
-)  # fmt: skip
-PHASES = (RECOGNISE, ATTEND)
+REINFORCE = Phase(
+    name="reinforce",
+    trained=lambda model: model.parameters(),
+    noise=reinforce_noise,
+    choose=choose_by_aim,
+    loss=reinforce,
+    budget=after_phase_1,
+    rate=2,
+)
+
+METHODS = {
+    "ram": Method(
+        summary="a controller trained by REINFORCE, loss and reward at the last look",
+        phases=(CLASSIFY, REINFORCE),
+        build=with_controller,
+        policy=lambda num_samples: AimedPolicy(),
+    )
+}

@@ -1,8 +1,11 @@
-"""The paper's three phases (section 4): recognise, imagine, refine."""
+"""The paper's three phases (section 4): classify, imagine, finetune; and the methods that are trained by them: the paper's own and ours.
+
+Ours adds the gain correction where the preset has it. The other methods here are ablations: one thing changed in the preset's sizes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -10,68 +13,100 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from infogaze.gaze.policies import GainPolicy
+from infogaze.methods.method import Method
 from infogaze.nn.belief import Belief
 from infogaze.nn.gain import class_entropy
-from infogaze.nn.model import Model, Recogniser
+from infogaze.nn.model import GlimpseClassifier, Model, build_model
 from infogaze.nn.precision import precise
 from infogaze.training.losses import log_likelihood, partial_vae_loss
-from infogaze.training.phases import (
-    Batch,
-    Draw,
-    Objective,
-    Outcome,
-    Phase,
+from infogaze.training.phases import Batch, NoiseSpec, Objective, Outcome, Phase, normal, uniform
+from infogaze.training.rollout import (
     accuracy,
-    believe,
-    classified,
-    look_by,
+    classification_outcome,
+    glimpse_content,
+    greedy_looks,
+    hidden_size,
     random_places,
-    seen_at,
-    visited,
+    unroll_places,
+    visits,
 )
 
+_FIRST_SPREAD = 0.25
+"""Of what D imagines before it has learned anything, as a share of the features' own."""
+_HOPS = 4
+"""Of the self-attention in R (the appendix's section on it): how many weighted means of the earlier states are read."""
 
-def recognise(model: Recogniser, batch: Batch, draw: Draw, objective: Objective) -> Outcome:
+
+def classify_noise(model: GlimpseClassifier, objective: Objective) -> Mapping[str, NoiseSpec]:
+    """Where the looks fall, as a share of the allowed rows and columns; and dropout."""
+    looks = objective.num_looks
+    return {"anywhere": uniform(looks, 2), "dropout": uniform(looks, hidden_size(model))}
+
+
+def classify(model: GlimpseClassifier, batch: Batch, *, objective: Objective, looks: None = None) -> Outcome:
     """Phase 1: F, R and C, with looks at random anywhere."""
-    grid = model.grid
-    rows = draw.anywhere[..., 0] * (grid.height - grid.glimpse + 1)
-    cols = draw.anywhere[..., 1] * (grid.width - grid.glimpse + 1)
+    grid, anywhere = model.grid, batch.noise["anywhere"]
+    rows = anywhere[..., 0] * (grid.height - grid.glimpse_size + 1)
+    cols = anywhere[..., 1] * (grid.width - grid.glimpse_size + 1)
     locations = torch.stack([rows, cols], -1).long().movedim(1, 0)  # [T, B, 2]
-    beliefs = model.backbone.unroll(seen_at(model, batch, locations), locations)
-    return classified(model, beliefs, locations, batch, draw, objective)
+    beliefs = model.backbone.unroll(glimpse_content(model, batch, locations), locations)
+    return classification_outcome(model, beliefs, locations=locations, batch=batch, objective=objective)
 
 
-def imagine(model: Model, batch: Batch, draw: Draw, objective: Objective) -> Outcome:
-    """Phase 2: S and D, with looks at random grid places and the rest frozen, in eval mode."""
-    model.backbone.eval()
+def imagine_noise(model: Model, objective: Objective) -> Mapping[str, NoiseSpec]:
+    """The order of the grid places, and the sample of z at each look."""
+    places = uniform(model.grid.num_locations)
+    return {"places": places, "latent": normal(objective.num_looks, model.posterior.latent_size)}
+
+
+def imagine(model: Model, batch: Batch, *, objective: Objective, looks: None = None) -> Outcome:
+    """Phase 2: S and D, with looks at random grid places and the rest frozen."""
     with torch.no_grad():
-        places = random_places(draw, objective.looks)
-        beliefs, seen = believe(model, batch, places)
-        right = accuracy(model.backbone.classify(beliefs), batch.labels)
-    fallen = visited(model.grid.locations(places.device)[places], model.grid)
-    divergence = (batch.progress / objective.warm_up).clamp(max=1.0) if objective.warm_up else 1.0
-    return Outcome(objective.alpha * _vae_loss(model, beliefs, seen, places, draw, divergence), right, fallen)
+        places = random_places(batch, objective.num_looks)
+        beliefs, content = unroll_places(model, batch, places)
+        correct = accuracy(model.backbone.classify(beliefs), batch.labels)
+    kl_weight = (batch.progress / objective.kl_warmup).clamp(max=1.0) if objective.kl_warmup else 1.0
+    loss = objective.alpha * _vae_loss(
+        model, batch, beliefs=beliefs, content=content, places=places, kl_weight=kl_weight
+    )
+    return Outcome(loss, correct, visits(model.grid.locations(places.device)[places], model.grid))
 
 
-def refine(model: Model, batch: Batch, draw: Draw, objective: Objective) -> Outcome:
-    """Phase 3: everything, with looks chosen by the gain of a few imagined scenes, or one, which is what makes them explore."""
+@torch.no_grad()
+def prepare_imagination(model: Model, batch: Batch, objective: Objective) -> None:
+    """Before phase 2: set the flow's ActNorms, what D imagines at first and sigma^2, from a first batch.
+
+    D begins near the mean of the features, and not at noise louder than they are, which would first have to be unlearned.
+
+    sigma^2 begins at the variance of the features. From one, an optimiser would take thousands of steps down to it, and until then
+    errors weigh so little that imagining anything but the mean does not pay: posterior collapse.
+    """
     model.eval()
-    looked = explore(model, batch, draw, objective.looks)
-    model.train()
-    beliefs, seen = believe(model, batch, looked.places)
-    locations = model.grid.locations(looked.places.device)[looked.places]
-    recognised = classified(model, beliefs, locations, batch, draw, objective)
-    # The features to imagine are a target, not a way to make imagining easy: no gradient reaches them.
-    imagined = _vae_loss(model, beliefs, seen.detach(), looked.places, draw)
-    loss = objective.alpha * imagined + objective.beta * recognised.loss
-    if model.hindsight is not None and len(looked.gain):
-        expected = model.hindsight.at(looked.places[1:], looked.gain, looked.hidden, looked.entropy)
-        loss = loss + functional.mse_loss(expected, looked.worth)
-    return Outcome(loss, recognised.accuracy, recognised.visited)
+    beliefs, content = unroll_places(model, batch, random_places(batch, objective.num_looks))
+    features = precise(content.flatten(0, 1))
+    noise = batch.noise["latent"].movedim(1, 0)[: len(content)].flatten(0, 1)
+    variance = features.var(0).mean().clamp(min=1e-8)
+    model.log_variance.copy_(variance.log())
+    hidden = beliefs.hidden.flatten(0, 1)
+    model.posterior.initialise(hidden, noise)
+    model.decoder.initialise(model.posterior(hidden).rsample(noise), features.mean(0), _FIRST_SPREAD * variance.sqrt())
 
 
-@dataclass(frozen=True)
-class Looked:
+def finetune_noise(model: Model, objective: Objective) -> Mapping[str, NoiseSpec]:
+    """Places, z and dropout as before; the imagined scenes behind each choice; and which looks explore."""
+    looks, latent = objective.num_looks, model.posterior.latent_size
+    return {
+        "places": uniform(model.grid.num_locations),
+        "imagined": normal(objective.num_samples, looks, latent),
+        "latent": normal(looks, latent),
+        "dropout": uniform(looks, hidden_size(model)),
+        "epsilon": uniform(looks),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenLooks:
     """Looks that were chosen by gain, and what came of each but the first."""
 
     places: Int[Tensor, "T B"]
@@ -81,89 +116,120 @@ class Looked:
     """Of the belief before the look."""
     entropy: Float[Tensor, "_ B"]
     """Of the label before the look, in nats."""
-    worth: Float[Tensor, "_ B"]
+    outcome: Float[Tensor, "_ B"]
     """How much the look lowered the loss, in nats."""
 
 
-@torch.no_grad()
-def explore(model: Model, batch: Batch, draw: Draw, looks: int) -> Looked:
-    """Looks where the gain is largest; with hindsight some more are at random, so that it hears of every place before it is believed."""
+def choose_by_gain(model: Model, batch: Batch, objective: Objective) -> ChosenLooks:
+    """Looks where the gain is largest; with a correction to fit some explore, so that it hears of every place before it is believed."""
     maps: list[Tensor] = []
 
     def value(belief: Belief, look: int) -> Tensor:
-        gain = model.imagined_gain(belief, draw.explore[:, :, look].movedim(1, 0))
+        gain = model.imagined_gain(belief, batch.noise["imagined"][:, :, look].movedim(1, 0))
         maps.append(gain)
-        if model.hindsight is None:
+        if model.correction is None:
             return gain
-        return model.hindsight(gain, belief.hidden, class_entropy(model.backbone.classify(belief)))
+        return model.correction(gain, belief.hidden, class_entropy(model.backbone.classify(belief)))
 
-    places, beliefs = look_by(value, model, batch, draw, looks, wander=model.hindsight is not None)
-    told = model.backbone.classify(beliefs)
-    likely = log_likelihood(told, batch.labels)
+    explore = model.correction is not None
+    places, beliefs = greedy_looks(value, model, batch, num_looks=objective.num_looks, explore=explore)
+    predicted = model.backbone.classify(beliefs)
+    likelihood = log_likelihood(predicted, batch.labels)
     gains = [gain.gather(1, place[:, None]).squeeze(1) for gain, place in zip(maps, places[1:], strict=True)]
-    return Looked(
-        places,
-        torch.stack(gains) if gains else likely[:0],
-        beliefs.hidden[:-1],
-        class_entropy(told[:-1]),
-        likely[1:] - likely[:-1],
+    return ChosenLooks(
+        places=places,
+        gain=torch.stack(gains) if gains else likelihood[:0],
+        hidden=beliefs.hidden[:-1],
+        entropy=class_entropy(predicted[:-1]),
+        outcome=likelihood[1:] - likelihood[:-1],
     )
 
 
-_FIRST_SPREAD = 0.25
-"""Of what D imagines before it has learned anything, as a share of the features' own."""
-
-
-@torch.no_grad()
-def prepare_to_imagine(model: Model, batch: Batch, draw: Draw, objective: Objective) -> None:
-    """Before phase 2: set the flow's ActNorms, what D imagines at first and sigma^2, from a first batch and the numbers drawn for it.
-
-    D begins near the mean of the features, and not at noise louder than they are, which would first have to be unlearned.
-
-    sigma^2 begins at the variance of the features. From one, an optimiser would take thousands of steps down to it, and until then
-    errors weigh so little that imagining anything but the mean does not pay: the posterior falls onto the prior, and stays there.
-    """
-    model.eval()
-    beliefs, seen = believe(model, batch, random_places(draw, objective.looks))
-    features, noise = precise(seen.flatten(0, 1)), draw.latent.movedim(1, 0)[: len(seen)].flatten(0, 1)
-    variance = features.var(0).mean().clamp(min=1e-8)
-    model.log_variance.copy_(variance.log())
-    hidden = beliefs.hidden.flatten(0, 1)
-    model.posterior.initialise(hidden, noise)
-    model.decoder.initialise(model.posterior(hidden).rsample(noise), features.mean(0), _FIRST_SPREAD * variance.sqrt())
-
-
-def _imagining(model: Model) -> Iterable[nn.Parameter]:
-    return [*model.posterior.parameters(), *model.decoder.parameters(), model.log_variance]
-
-
-RECOGNISE = Phase(
-    "recognise", recognise, lambda model: model.backbone.parameters(), frozenset({"anywhere", "dropout"}),
-    length=lambda recipe: recipe.recognise, rate=0, chooses=False,
-)  # fmt: skip
-"""Phase 1, which all methods that look have in common."""
-
-PHASES: tuple[Phase, Phase, Phase] = (
-    RECOGNISE,
-    Phase(
-        "imagine", imagine, _imagining, frozenset({"places", "latent"}),
-        length=lambda recipe: recipe.imagine, rate=1, prepare=prepare_to_imagine,
-    ),
-    Phase(
-        "refine", refine, lambda model: model.parameters(), frozenset({"places", "explore", "latent", "dropout", "wander"}),
-        length=lambda recipe: recipe.refine, rate=2,
-    ),
-)  # fmt: skip
+def finetune(model: Model, batch: Batch, *, objective: Objective, looks: ChosenLooks) -> Outcome:
+    """Phase 3: everything, with looks chosen by the gain of a few imagined scenes, or one, which is what makes them explore."""
+    beliefs, content = unroll_places(model, batch, looks.places)
+    locations = model.grid.locations(looks.places.device)[looks.places]
+    classified = classification_outcome(model, beliefs, locations=locations, batch=batch, objective=objective)
+    # The features to imagine are a target, not a way to make imagining easy: no gradient reaches them.
+    imagined = _vae_loss(model, batch, beliefs=beliefs, content=content.detach(), places=looks.places)
+    loss = objective.alpha * imagined + objective.beta * classified.loss
+    if model.correction is not None and len(looks.gain):
+        expected = model.correction.at(looks.places[1:], gain=looks.gain, hidden=looks.hidden, entropy=looks.entropy)
+        loss = loss + functional.mse_loss(expected, looks.outcome)
+    return Outcome(loss, classified.accuracy, classified.visits)
 
 
 def _vae_loss(
     model: Model,
+    batch: Batch,
+    *,
     beliefs: Belief,
-    seen: Float[Tensor, "T B f"],
+    content: Float[Tensor, "T B f"],
     places: Int[Tensor, "T B"],
-    draw: Draw,
-    divergence: float | Float[Tensor, ""] = 1.0,
+    kl_weight: float | Float[Tensor, ""] = 1.0,
 ) -> Float[Tensor, ""]:
-    noise = draw.latent.movedim(1, 0)[: len(places)]
+    noise = batch.noise["latent"].movedim(1, 0)[: len(places)]
     z, log_q = model.posterior(beliefs.hidden).rsample_with_log_prob(noise)
-    return partial_vae_loss(model.decoder(z), seen, places, z, log_q, model.log_variance, divergence)
+    return partial_vae_loss(
+        imagined=model.decoder(z),
+        seen=content,
+        places=places,
+        z=z,
+        log_q=log_q,
+        log_variance=model.log_variance,
+        kl_weight=kl_weight,
+    )
+
+
+def _imagination(model: Model) -> Iterable[nn.Parameter]:
+    return [*model.posterior.parameters(), *model.decoder.parameters(), model.log_variance]
+
+
+CLASSIFY = Phase(
+    name="classify",
+    trained=lambda model: model.backbone.parameters(),
+    noise=classify_noise,
+    loss=classify,
+    budget=lambda recipe: recipe.phase1,
+    rate=0,
+    validates_by_policy=False,
+)
+"""Phase 1, which all methods that look have in common."""
+
+IMAGINE = Phase(
+    name="imagine",
+    trained=_imagination,
+    noise=imagine_noise,
+    loss=imagine,
+    frozen=lambda model: [model.backbone],
+    budget=lambda recipe: recipe.phase2,
+    rate=1,
+    prepare=prepare_imagination,
+)
+
+FINETUNE = Phase(
+    name="finetune",
+    trained=lambda model: model.parameters(),
+    noise=finetune_noise,
+    choose=choose_by_gain,
+    loss=finetune,
+    budget=lambda recipe: recipe.phase3,
+    rate=2,
+)
+
+PHASES = (CLASSIFY, IMAGINE, FINETUNE)
+
+
+def _method(summary: str, **overrides: object) -> Method:
+    return Method(
+        summary=summary, phases=PHASES, build=build_model, policy=GainPolicy, overrides=overrides, imagines=True
+    )
+
+
+METHODS = {
+    "infogaze": _method("ours: looks where it expects to learn most"),
+    "paper": _method("the paper's: Partial VAE with flows, gains by equation 7 alone", gain_correction=False),
+    "gaussian": _method("the paper's without flows", gain_correction=False, flow_layers=0),
+    "infogaze-gaussian": _method("ours without flows", flow_layers=0),
+    "attention": _method("the paper's with self-attention in R", gain_correction=False, attention_hops=_HOPS),
+}

@@ -43,14 +43,14 @@ class Belief:
 class BeliefUpdate(nn.Module):
     """The plain update: one linear layer for the state, one for the features, no memory beside the state.
 
-    With `keeping` (ours) the last state is added before the normalisation: LN(h + LeakyReLU(F_h(h) + F_f(f))).
+    With `residual` (ours) the last state is added before the normalisation: LN(h + LeakyReLU(F_h(h) + F_f(f))).
     """
 
     memory_size = 0
 
-    def __init__(self, feature_size: int, belief_size: int, keeping: bool = False) -> None:
+    def __init__(self, feature_size: int, belief_size: int, residual: bool = False) -> None:
         super().__init__()
-        self.keeping = keeping
+        self.residual = residual
         self.belief_size = belief_size
         self.feature_norm = nn.BatchNorm1d(feature_size)
         self.from_features = nn.Linear(feature_size, belief_size)
@@ -72,9 +72,9 @@ class BeliefUpdate(nn.Module):
         return Belief(self.renewed(belief.hidden, self.from_hidden(belief.hidden) + received), belief.memory)
 
     def renewed(self, hidden: Float[Tensor, "*some h"], news: Float[Tensor, "*batch h"]) -> Float[Tensor, "*batch h"]:
-        """The next state: what the update makes of it, with the last one added where that is kept."""
+        """The next state: what the update makes of it, with the last one added where R is residual."""
         active = functional.leaky_relu(news)
-        return self.norm(hidden + active if self.keeping else active)
+        return self.norm(hidden + active if self.residual else active)
 
     def forward(self, belief: Belief, features: Float[Tensor, "*batch f"]) -> Belief:
         """R(h, f)."""
@@ -88,8 +88,8 @@ class AttentiveBeliefUpdate(BeliefUpdate):
     depends on its own state alone, so the weighted sum is kept up from look to look, and the looks themselves need not be.
     """
 
-    def __init__(self, feature_size: int, belief_size: int, hops: int, keeping: bool = False) -> None:
-        super().__init__(feature_size, belief_size, keeping)
+    def __init__(self, *, feature_size: int, belief_size: int, hops: int, residual: bool = False) -> None:
+        super().__init__(feature_size, belief_size, residual)
         self.hops = hops
         self.memory_size = 1 + hops * (belief_size + 2)
         self.score = nn.Sequential(

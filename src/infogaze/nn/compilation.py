@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from infogaze.nn.model import Recogniser
+from infogaze.nn.model import GlimpseClassifier
 
 
-def compile_parts(model: Recogniser) -> None:
+def compile_parts(model: GlimpseClassifier) -> None:
     """Compile the parts that are many small operations: splines, normalisations, lookahead. Each is compiled once, for every look."""
     if getattr(model, "_compiled", False):
         return

@@ -83,7 +83,7 @@ class Decoder(nn.Module):
         """The content features of every place, row by row."""
         maps = self.layers(z.to(self.last.weight.dtype).reshape(-1, 1, 1, z.shape[-1]))  # [N, rows, cols, f]
         content = _convolve(self.last, maps)
-        return content.reshape(*z.shape[:-1], self.grid.places, -1)
+        return content.reshape(*z.shape[:-1], self.grid.num_locations, -1)
 
     @torch.no_grad()
     def initialise(self, z: Float[Tensor, "N d"], mean: Float[Tensor, " f"], spread: Float[Tensor, ""]) -> None:

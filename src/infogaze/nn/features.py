@@ -29,13 +29,15 @@ class GlimpseFeatures(nn.Module):
     `content` is F_g alone: what the decoder imagines. `place` is F_l: known for every location, so it is added, not imagined.
     """
 
-    def __init__(self, grid: GlimpseGrid, channels: int, widths: Sequence[int], size: int, residuals: int = 0) -> None:
+    def __init__(
+        self, grid: GlimpseGrid, *, channels: int, widths: Sequence[int], size: int, residuals: int = 0
+    ) -> None:
         super().__init__()
-        last = grid.glimpse - 2 * len(widths)
+        last = grid.glimpse_size - 2 * len(widths)
         if last < 1:
             raise InfogazeError(
                 f"{len(widths)} convolutions of 3x3 need a glimpse of at least {2 * len(widths) + 1} pixels, "
-                f"not {grid.glimpse}"
+                f"not {grid.glimpse_size}"
             )
         self.grid = grid
         self.size = size

@@ -19,9 +19,15 @@ Criterion = Callable[
 ]
 
 
+def entropy(probabilities: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch"]:
+    """Of distributions over n outcomes, in nats; an outcome without probability adds nothing."""
+    smallest = torch.finfo(probabilities.dtype).tiny
+    return -(probabilities * probabilities.clamp(min=smallest).log()).sum(-1)
+
+
 def class_entropy(log_probabilities: Float[Tensor, "*batch classes"]) -> Float[Tensor, "*batch"]:
     """How undecided a class distribution is, in nats."""
-    return torch.special.entr(precise(log_probabilities).exp()).sum(-1)
+    return entropy(precise(log_probabilities).exp())
 
 
 def expected_information_gain(
@@ -42,7 +48,7 @@ def predictive_uncertainty(
     features: Float[Tensor, "P B L f"] | None = None,
 ) -> Float[Tensor, "B L"]:
     """The entropy of the class distribution expected after the look, the mean over P samples, in nats."""
-    return torch.special.entr(lookahead.exp().mean(0)).sum(-1)  # [B, L]
+    return entropy(lookahead.exp().mean(0))  # [B, L]
 
 
 def feature_variance(

@@ -90,7 +90,7 @@ class AutoregressiveSpline(nn.Module):
     Nothing in the conditioner mixes hidden units outside the masks (so no normalisation), which is what keeps the Jacobian triangular.
     """
 
-    def __init__(self, size: int, context_size: int, bins: int, bound: float) -> None:
+    def __init__(self, *, size: int, context_size: int, bins: int, bound: float) -> None:
         super().__init__()
         self.size = size
         self.bound = bound
@@ -129,10 +129,10 @@ class AutoregressiveSpline(nn.Module):
 class FlowLayer(nn.Module):
     """ActNorm, Flip, spline."""
 
-    def __init__(self, size: int, context_size: int, bins: int, bound: float) -> None:
+    def __init__(self, *, size: int, context_size: int, bins: int, bound: float) -> None:
         super().__init__()
         self.norm = ActNorm(size, context_size)
-        self.spline = AutoregressiveSpline(size, context_size, bins, bound)
+        self.spline = AutoregressiveSpline(size=size, context_size=context_size, bins=bins, bound=bound)
 
     def forward(
         self, z: Float[Tensor, "*batch d"], context: Float[Tensor, "*rows c"]
@@ -151,7 +151,7 @@ class FlowLayer(nn.Module):
         return self.norm.inverse(self.spline.inverse(z, context).flip(-1), context)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FlowDistribution:
     """q(z | h) for a batch of beliefs."""
 
@@ -199,7 +199,14 @@ class Posterior(nn.Module):
     """S. `posterior(h)` is a distribution over z; `layers` of 0 leaves the Gaussian base."""
 
     def __init__(
-        self, belief_size: int, latent_size: int, context_size: int, layers: int, bins: int = 5, bound: float = 3.0
+        self,
+        *,
+        belief_size: int,
+        latent_size: int,
+        context_size: int,
+        layers: int,
+        bins: int = 5,
+        bound: float = 3.0,
     ) -> None:
         super().__init__()
         self.latent_size = latent_size
@@ -208,13 +215,20 @@ class Posterior(nn.Module):
             nn.Linear(belief_size, belief_size), nn.LeakyReLU(), nn.LayerNorm(belief_size),
             nn.Linear(belief_size, 2 * latent_size + self.context_size),
         )  # fmt: skip
-        self.layers = nn.ModuleList(FlowLayer(latent_size, context_size, bins, bound) for _ in range(layers))
+        self.layers = nn.ModuleList(
+            FlowLayer(size=latent_size, context_size=context_size, bins=bins, bound=bound) for _ in range(layers)
+        )
 
     def forward(self, hidden: Float[Tensor, "*rows h"]) -> FlowDistribution:
         """q(z | h)."""
         sizes = [self.latent_size, self.latent_size, self.context_size]
         mean, raw, context = self.encode(hidden).split(sizes, -1)
-        return FlowDistribution(precise(mean), _scale(precise(raw)), context, list(self.layers))  # type: ignore[arg-type]
+        return FlowDistribution(
+            mean=precise(mean),
+            scale=_scale(precise(raw)),
+            context=context,
+            layers=list(self.layers),  # type: ignore[arg-type]
+        )
 
     @torch.no_grad()
     def initialise(self, hidden: Float[Tensor, "N h"], noise: Float[Tensor, "N d"]) -> None:

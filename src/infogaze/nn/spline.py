@@ -25,7 +25,7 @@ _SMALLEST_SLOPE = 1e-3
 _SLOPE_ONE = math.log(math.expm1(1.0 - _SMALLEST_SLOPE))  # softplus of this, plus the smallest slope, is 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Knots:
     """A spline for each element of `*batch`: K bins between K + 1 knots."""
 
@@ -42,7 +42,7 @@ class Knots:
         widths, heights, slopes = (
             tuple(value.double() for value in part) for part in (self.widths, self.heights, self.slopes)
         )
-        return Knots(widths, heights, slopes, self.bound)
+        return Knots(widths=widths, heights=heights, slopes=slopes, bound=self.bound)
 
 
 def parameters(bins: int) -> int:
@@ -111,7 +111,7 @@ def inverse(y: Float[Tensor, "*batch"], spline: Knots) -> Float[Tensor, "*batch"
     return torch.where(inside, bin.left + xi * bin.width, y.double()).to(kind)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Bin:
     """The bin that a value falls in, by its left, bottom corner, size and the slopes at both ends."""
 
@@ -135,7 +135,7 @@ def _bin(value: Tensor, spline: Knots, sizes: tuple[Tensor, ...]) -> _Bin:
         left, bottom = left + beyond[-1] * width, bottom + beyond[-1] * height
     here = [*(this - further for this, further in pairwise(beyond)), beyond[-1]]
     return _Bin(
-        value, left, bottom,
+        value=value, left=left, bottom=bottom,
         width=_chosen(here, spline.widths),
         height=_chosen(here, spline.heights),
         slope_left=_chosen(here, (one, *spline.slopes)),

@@ -5,39 +5,32 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Num, UInt8
 from matplotlib.axes import Axes
-from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
-from matplotlib.textpath import text_to_path
 from torch import Tensor
 
 from infogaze.grid import GlimpseGrid
-from infogaze.plots.style import EDGE
+from infogaze.plots.style import EDGE, text_width
 
 _UNSEEN = 0.82  # the grey of what was not looked at
 _COLUMNS = 8  # looks side by side that can still be read
 
 
 def shown_looks(count: int) -> list[int]:
-    """The looks that a row of pictures shows: all, or where they are too many, some at even distances, with the first and the last."""
+    """The looks that a row of pictures shows: all, or of too many some at even distances, with the first and the last."""
     return sorted({int(look) for look in np.linspace(0, count - 1, min(count, _COLUMNS)).round()})
 
 
 def short(name: str, letters: int = 13) -> str:
-    """A class's name where there is room for so many letters."""
+    """A class's name cut to so many letters."""
     return name if len(name) <= letters else f"{name[: letters - 1]}…"
 
 
 def fitted(name: str, room: float, size: float) -> str:
-    """As much of a class's name as has room on so many points, in letters of this size."""
+    """As much of a class's name as fits into `room` points, in letters of this size."""
     letters = len(name)
-    while letters > 1 and _points(short(name, letters), size) > room:
+    while letters > 1 and text_width(short(name, letters), size) > room:
         letters -= 1
     return short(name, letters)
-
-
-def _points(words: str, size: float) -> float:
-    """How wide these words are drawn."""
-    return text_to_path.get_text_width_height_descent(words, FontProperties(size=size), ismath=False)[0]
 
 
 def pixels(image: UInt8[Tensor, "C H W"]) -> np.ndarray:
@@ -53,7 +46,7 @@ def seen(scene: np.ndarray, locations: Num[Tensor, "t 2"], grid: GlimpseGrid) ->
     shown = np.full_like(scene, _UNSEEN)
     for where in locations.tolist():
         row, col = (round(value) for value in where)
-        window = (slice(row, row + grid.glimpse), slice(col, col + grid.glimpse))
+        window = (slice(row, row + grid.glimpse_size), slice(col, col + grid.glimpse_size))
         shown[window] = scene[window]
     return shown
 
@@ -71,11 +64,10 @@ def framed(axes: Axes) -> None:
         side.set(visible=True, color=EDGE, linewidth=0.6)
 
 
-def outline(axes: Axes, where: Num[Tensor, " 2"], grid: GlimpseGrid, colour: str, width: float = 1.4) -> None:
+def outline(axes: Axes, where: Num[Tensor, " 2"], grid: GlimpseGrid, *, colour: str, width: float = 1.4) -> None:
     """The frame of a glimpse, whole also where it lies on the scene's edge."""
     row, col = (float(value) for value in where)
-    axes.add_patch(
-        Rectangle(
-            (col - 0.5, row - 0.5), grid.glimpse, grid.glimpse, fill=False, edgecolor=colour, linewidth=width, clip_on=False, zorder=3
-        )
-    )  # fmt: skip
+    side = grid.glimpse_size
+    frame = Rectangle((col - 0.5, row - 0.5), side, side, fill=False, edgecolor=colour, linewidth=width, zorder=3)
+    frame.set_clip_on(False)
+    axes.add_patch(frame)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,8 @@ from typing import Literal
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
 from PIL import Image
 
 INK = "#1c2733"
@@ -23,13 +24,14 @@ GAIN_COLOURS = "magma"
 SHARE_COLOURS = "Blues"
 
 _LARGE = 140_000  # bytes
+_FOOT_SIZE = 8
 
 WIDTH = 9.0
 """Inches; a figure on a printed page then keeps nine tenths of its size, and its letters stay readable."""
 
 
-@dataclass(frozen=True)
-class Hand:
+@dataclass(frozen=True, kw_only=True)
+class LineStyle:
     """How a method is drawn, the same in every figure."""
 
     colour: str
@@ -38,26 +40,28 @@ class Hand:
     width: float = 1.5
 
 
-# Chosen so that each two stay apart for the three kinds of colour blindness; and each has a marker of its own.
-HANDS: dict[str, Hand] = {
-    "infogaze": Hand(OURS, "o", width=2.6),
-    "no-hindsight": Hand("#601800", "p"),
-    "gaussian": Hand("#d99a00", "D"),
-    "gaussian-no-hindsight": Hand("#9c48fc", "d"),
-    "attention": Hand("#b5578f", "P"),
-    "discriminative": Hand("#009e73", "^"),
-    "ram-plus": Hand("#0b62a3", "v"),
-    "ram": Hand("#56b4e9", "<"),
-    "random": Hand("#332288", "s"),
-    "oracle": Hand("#4a5560", "X", dash="--"),
-    "cnn": Hand(INK, "", width=1.2),
+# Any two stay apart for the three kinds of colour blindness, and each has a marker of its own.
+LINE_STYLES: dict[str, LineStyle] = {
+    "infogaze": LineStyle(colour=OURS, marker="o", width=2.6),
+    "paper": LineStyle(colour="#601800", marker="p"),
+    "gaussian": LineStyle(colour="#9c48fc", marker="d"),
+    "infogaze-gaussian": LineStyle(colour="#d99a00", marker="D"),
+    "attention": LineStyle(colour="#b5578f", marker="P"),
+    "discriminative": LineStyle(colour="#009e73", marker="^"),
+    "ram-plus": LineStyle(colour="#0b62a3", marker="v"),
+    "ram": LineStyle(colour="#56b4e9", marker="<"),
+    "random": LineStyle(colour="#332288", marker="s"),
+    "oracle": LineStyle(colour="#4a5560", marker="X", dash="--"),
+    "cnn": LineStyle(colour=INK, marker="", width=1.2),
 }
-_OTHER_METHOD = Hand(QUIET, "h")
+"""By method, in the order in which figures list them."""
+
+_OTHER_METHOD = LineStyle(colour=QUIET, marker="h")
 
 
-def hand(method: str) -> Hand:
-    """How this method is drawn; grey where it is none that we know."""
-    return HANDS.get(method, _OTHER_METHOD)
+def line_style(method: str) -> LineStyle:
+    """How this method is drawn; grey where it is not one of ours."""
+    return LINE_STYLES.get(method, _OTHER_METHOD)
 
 
 @contextmanager
@@ -74,12 +78,29 @@ def house_style() -> Iterator[None]:
 
 
 def titled(figure: Figure, title: str, foot: str) -> None:
-    """Say above a figure what it shows, and below it what stands behind it; it may be seen away from its page."""
+    """Write above a figure what it shows, and below it what the numbers rest on; it may be seen away from its page."""
     figure.suptitle(title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
     if foot:
-        wide = int(figure.get_figwidth() * 17.5)  # letters of this size in an inch
-        lines = "\n".join(textwrap.fill(line, wide) for line in foot.split("\n"))
-        figure.supxlabel(lines, x=0.01, ha="left", fontsize=8, color="#5c6874")
+        # Letters drawn in few pixels are some hundredths wider than their outlines.
+        lines = _wrapped(foot, 0.95 * 72 * figure.get_figwidth(), _FOOT_SIZE)
+        figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=_FOOT_SIZE, color="#5c6874")
+
+
+def text_width(text: str, size: float) -> float:
+    """How wide this text is drawn in letters of this size, in points."""
+    return text_to_path.get_text_width_height_descent(text, FontProperties(size=size), ismath=False)[0]
+
+
+def _wrapped(text: str, room: float, size: float) -> list[str]:
+    """The text in lines that fit into `room` points."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and text_width(longer, size) > room:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
 
 
 def png(figure: Figure, dpi: int = 150) -> bytes:

@@ -9,19 +9,19 @@ from infogaze.report.area import by_area
 from infogaze.report.by_look import by_attention, by_common_judge, by_flows, by_look
 from infogaze.report.calibration import by_calibration
 from infogaze.report.confusion import by_confusion
+from infogaze.report.corruptions import by_corruption
 from infogaze.report.drawing import Drawn
 from infogaze.report.entropy import entropy_by_look
-from infogaze.report.gain_calibration import by_honesty
+from infogaze.report.gain_calibration import by_gain_calibration
 from infogaze.report.gather import Chapter
 from infogaze.report.latents import by_latents
 from infogaze.report.many_looks import by_many_looks
 from infogaze.report.places import by_places
-from infogaze.report.robustness import by_disturbance
-from infogaze.report.samples import by_samples
+from infogaze.report.sample_counts import by_sample_counts
 from infogaze.report.scenes import one_scene, rollouts
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Entry:
     """A numbered figure of every chapter."""
 
@@ -33,7 +33,7 @@ class Entry:
 
 
 ENTRIES = tuple(
-    Entry(number, name, title, draw)
+    Entry(number=number, name=name, title=title, draw=draw)
     for number, (name, title, draw) in enumerate(
         (
             ("accuracy", "Accuracy by look", by_look),
@@ -45,13 +45,13 @@ ENTRIES = tuple(
             ("many-looks", "Many more looks than trained for", by_many_looks),
             ("latents", "What is imagined, with and without flows", by_latents),
             ("attention", "With and without self-attention", by_attention),
-            ("confusion", "What is taken for what", by_confusion),
+            ("confusion", "Confusion", by_confusion),
             ("one-scene", "One scene seen by every method", one_scene),
             ("places", "Where each policy looks", by_places),
             ("calibration", "Calibration by look", by_calibration),
-            ("honesty", "Is the expected gain honest?", by_honesty),
-            ("samples", "What the number of imagined scenes buys", by_samples),
-            ("robustness", "Robustness to disturbed scenes", by_disturbance),
+            ("gain-calibration", "Gain calibration: expected against realised gain", by_gain_calibration),
+            ("sample-counts", "What the number of imagined scenes buys", by_sample_counts),
+            ("corruptions", "Robustness to corruptions", by_corruption),
         ),
         start=1,
     )

@@ -1,4 +1,4 @@
-"""Curves with intervals, one a method, and what stands behind them."""
+"""Curves with intervals, one a method, and what their intervals are over."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from dataclasses import dataclass, replace
 from jaxtyping import Float
 from torch import Tensor
 
-from infogaze.evaluation.accuracy import Estimate, mean_over_runs
-from infogaze.plots.style import INK, QUIET, Hand
-from infogaze.report.gather import Group
+from infogaze.evaluation.estimates import Estimate, mean_over_runs
+from infogaze.plots.style import INK, QUIET, LineStyle
+from infogaze.report.gather import BASELINES, Group
+
+REFERENCE = LineStyle(colour=QUIET, marker="", dash=":", width=1.2)
+"""How a line is drawn that no method reached: chance, or the most that is possible."""
+_WHOLE_SCENE = LineStyle(colour=INK, marker="", dash="-.", width=1.1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Curve:
     """One method's numbers over something."""
 
@@ -30,10 +34,10 @@ class Level:
 
     name: str
     value: float
-    hand: Hand
+    style: LineStyle = REFERENCE
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Panel:
     """Axes with curves in them."""
 
@@ -50,7 +54,7 @@ class Panel:
     log_y: bool = False
 
 
-def looks(count: int) -> tuple[float, ...]:
+def look_numbers(count: int) -> tuple[float, ...]:
     """The numbers of so many looks, from 0."""
     return tuple(float(look) for look in range(count))
 
@@ -62,29 +66,34 @@ def mean_over_scenes(runs: Sequence[Float[Tensor, " N *curve"]]) -> Estimate:
     return replace(mean_over_runs(list(runs[0].double())), unit="scenes")
 
 
-def chance(classes: int) -> Level:
-    """What guessing gives."""
-    return Level("chance", 1 / classes, Hand(QUIET, "", dash=":", width=1.2))
+def chance(num_classes: int) -> Level:
+    """The accuracy of guessing."""
+    return Level("chance", 1 / num_classes)
 
 
 def whole_scene(name: str, value: float) -> Level:
     """What a method reaches that sees the complete image."""
-    return Level(name, value, Hand(INK, "", dash="-.", width=1.1))
+    return Level(name, value, _WHOLE_SCENE)
 
 
-def behind(curves: Sequence[Curve]) -> str:
-    """What stands behind the curves: seeds and what their intervals are over, in a line under a figure."""
+def baselines_of(group: Group, curves: Sequence[Curve]) -> list[Curve]:
+    """The curves of the baselines that have the same preset."""
+    return [curve for curve in curves if curve.group.method in BASELINES and curve.group.preset == group.preset]
+
+
+def interval_note(curves: Sequence[Curve]) -> str:
+    """How many seeds the curves have and what their intervals are over, in a line under a figure."""
     kinds: dict[str, list[str]] = {}
     for curve in curves:
         estimate = curve.estimate
         if estimate.unit != "seeds":
             how_many = f"the {estimate.unit} at each point" if curve.counts else f"{estimate.n} {estimate.unit}"
-            said = f"1 seed, 95 % interval over {how_many}"
+            kind = f"1 seed, 95 % interval over {how_many}"
         elif estimate.n > 1:
-            said = f"mean of {estimate.n} seeds, 95 % interval over seeds"
+            kind = f"mean of {estimate.n} seeds, 95 % interval over seeds"
         else:
-            said = "1 seed, no interval"
-        kinds.setdefault(said, []).append(curve.group.name)
+            kind = "1 seed, no interval"
+        kinds.setdefault(kind, []).append(curve.group.name)
     if len(kinds) == 1:
         return f"Each curve: {next(iter(kinds))}."
-    return "; ".join(f"{', '.join(names)}: {said}" for said, names in kinds.items()) + "."
+    return "; ".join(f"{', '.join(names)}: {kind}" for kind, names in kinds.items()) + "."

@@ -13,21 +13,21 @@ Rows = tuple[tuple[Cell, ...], ...]
 """A table; the first row is the head."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """A figure and what is said with it."""
+    """A figure and what is written with it."""
 
     figure: Figure
     sentence: str
     """What a reader should take away, computed from the numbers."""
-    says: str
+    alt_text: str
     """What the picture shows, for those who cannot see it."""
     note: str
     """How to read it."""
     numbers: Rows
     """All numbers behind the figure, for its CSV."""
-    table: Rows
-    """The numbers as a reader wants them, for the page."""
+    table: Rows = ()
+    """The numbers in a form to read, for the page."""
 
 
 @dataclass(frozen=True)

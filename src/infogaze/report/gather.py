@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, groupby
 from pathlib import Path
 from typing import TypeVar
 
 from infogaze.evaluation.comparing import incomparable, not_one_curve
-from infogaze.evaluation.records import About, EvaluationError, M, Measurement, Records, about, has, read
+from infogaze.evaluation.exact_pass import Records
+from infogaze.evaluation.store import About, EvaluationError, R, Record, about, has, read
 from infogaze.grid import GlimpseGrid
-from infogaze.plots.style import HANDS
+from infogaze.plots.style import LINE_STYLES
 from infogaze.report.summary import Summary, summary
 
 T = TypeVar("T")
 OURS = "infogaze"
 BASELINES = ("discriminative", "ram-plus", "ram", "random")
+_FLIP_TTA = "flip TTA"
 
 
 @dataclass(frozen=True)
@@ -27,11 +29,11 @@ class Run:
     folder: Path
     about: About
 
-    def has(self, kind: type[Measurement]) -> bool:
+    def has(self, kind: type[Record]) -> bool:
         """Whether this was measured."""
         return has(self.folder / "evaluation", kind)
 
-    def read(self, kind: type[M]) -> M:
+    def read(self, kind: type[R]) -> R:
         """What was measured."""
         return read(self.folder / "evaluation", kind)
 
@@ -42,7 +44,7 @@ class Run:
 
 
 def once(measure: Callable[[Run], T]) -> Callable[[Run], T]:
-    """The same, but computed once a run: files are large, and figures ask again and again."""
+    """The same, computed once a run: files are large, and figures read them again and again."""
     found: dict[Path, T] = {}
 
     def remembered(run: Run) -> T:
@@ -53,33 +55,33 @@ def once(measure: Callable[[Run], T]) -> Callable[[Run], T]:
     return remembered
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Group:
     """The runs of one method with one preset. They differ in their seed."""
 
     method: str
     preset: str
     name: str
-    """As figures and sentences call it; a twin is said where others have none."""
+    """As figures and sentences call it; it has a mark for flip TTA where other methods do without."""
     runs: tuple[Run, ...]
 
     @property
-    def twin(self) -> bool:
-        """Whether they take in every look mirrored too."""
-        return self.runs[0].about.twin
+    def flip_tta(self) -> bool:
+        """Whether they use horizontal-flip test-time augmentation."""
+        return self.runs[0].about.flip_tta
 
     @property
     def kind(self) -> tuple[str, str]:
-        """Method and preset as CSV files have them; a twin is always said there."""
-        return f"{self.method} (twin)" if self.twin else self.method, self.preset
+        """Method and preset as CSV files have them; flip TTA is always marked there."""
+        return f"{self.method} ({_FLIP_TTA})" if self.flip_tta else self.method, self.preset
 
-    def with_measured(self, kind: type[Measurement]) -> tuple[Run, ...]:
+    def with_measured(self, kind: type[Record]) -> tuple[Run, ...]:
         """Those of its runs where this was measured."""
         return tuple(run for run in self.runs if run.has(kind))
 
     def only(self, runs: tuple[Run, ...]) -> Group:
         """The same with some of its runs."""
-        return Group(self.method, self.preset, self.name, runs)
+        return replace(self, runs=runs)
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class Chapter:
 
     @property
     def grid(self) -> GlimpseGrid:
-        """The places of its scenes."""
+        """The locations of its scenes."""
         return self.about.grid
 
     @property
@@ -106,9 +108,9 @@ class Chapter:
         return self.about.classes
 
     @property
-    def looks(self) -> int:
+    def num_looks(self) -> int:
         """T, the budget."""
-        return self.about.looks
+        return self.about.num_looks
 
     @property
     def lookers(self) -> tuple[Group, ...]:
@@ -130,7 +132,7 @@ class Chapter:
         ours = [group.preset for group in self.groups if group.method == OURS]
         return tuple(dict.fromkeys([*ours, *sorted(group.preset for group in self.groups)]))
 
-    def with_measured(self, kind: type[Measurement]) -> tuple[Group, ...]:
+    def with_measured(self, kind: type[Record]) -> tuple[Group, ...]:
         """The methods that look, each with those of its runs where this was measured."""
         found = (group.only(group.with_measured(kind)) for group in self.lookers)
         return tuple(group for group in found if group.runs)
@@ -167,7 +169,7 @@ def _evaluated(folders: Sequence[Path]) -> list[Path]:
 
 
 def _order(method: str) -> tuple[int, str]:
-    known = list(HANDS)
+    known = list(LINE_STYLES)
     return (known.index(method) if method in known else len(known), method)
 
 
@@ -180,7 +182,7 @@ def _require_comparable(runs: tuple[Run, ...]) -> None:
 
 def _groups(runs: tuple[Run, ...]) -> tuple[Group, ...]:
     several = len({run.about.preset for run in runs}) > 1
-    some_twins = len({run.about.twin for run in runs if not run.about.whole}) > 1
+    mixed = len({run.about.flip_tta for run in runs if not run.about.whole}) > 1
     groups = []
     for (method, preset), found in groupby(runs, key=lambda run: (run.about.method, run.about.preset)):
         members = tuple(found)
@@ -195,9 +197,10 @@ def _groups(runs: tuple[Run, ...]) -> tuple[Group, ...]:
         first = members[0].about
         marks = (
             preset if several else "",
-            "twin" if first.twin and some_twins else "",
+            _FLIP_TTA if first.flip_tta and mixed else "",
             "" if first.deployable else "not deployable",
         )
-        said = ", ".join(mark for mark in marks if mark)
-        groups.append(Group(method, preset, f"{method} ({said})" if said else method, members))
+        marked = ", ".join(mark for mark in marks if mark)
+        name = f"{method} ({marked})" if marked else method
+        groups.append(Group(method=method, preset=preset, name=name, runs=members))
     return tuple(groups)

@@ -1,24 +1,27 @@
-"""The figure of samples from q(z given h_t) by look for one scene, with flows and without (the paper's figure 8)."""
+"""The figure of samples from q(z | h_t) by look for one scene, with flows and without (the paper's figure 8)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from sklearn.manifold import TSNE
 from torch import Tensor
 
-from infogaze.evaluation.records import Latents, Showcase
+from infogaze.evaluation.latents import Latents
+from infogaze.evaluation.showcase import Showcase
 from infogaze.plots.scenes import framed, outline, picture, pixels, seen, shown_looks
-from infogaze.plots.style import WIDTH, hand, house_style, titled
-from infogaze.report.drawing import Drawing, Drawn
-from infogaze.report.gather import OURS, Chapter, Run
-from infogaze.report.missing import not_measured, not_trained, unlike
+from infogaze.plots.style import WIDTH, house_style, line_style, titled
+from infogaze.report.drawing import Cell, Drawing, Drawn, Rows
+from infogaze.report.gather import OURS, Chapter, Group, Run
+from infogaze.report.missing import measured_differently, not_measured, not_trained
 
-_METHODS = {"gaussian": "without flows", OURS: "with flows"}
+_METHODS = {"infogaze-gaussian": "without flows", OURS: "with flows"}
 
 
 def by_latents(chapter: Chapter) -> Drawn:
@@ -30,45 +33,35 @@ def by_latents(chapter: Chapter) -> Drawn:
         lacking = [method for method in _METHODS if method not in trained]
         return not_trained(*lacking) if lacking else not_measured(Latents, *_METHODS)
     groups = [measured[method, presets[0]].only(measured[method, presets[0]].runs[:1]) for method in _METHODS]
-    if (differ := unlike(groups, lambda run: int(run.read(Latents).scene), "the scene imagined")) is not None:
+    differ = measured_differently(groups, lambda run: int(run.read(Latents).scene), "the scene imagined")
+    if differ is not None:
         return differ
     runs = {group.method: group.runs[0] for group in groups}
-    flat = {method: [_flattened(z) for z in run.read(Latents).z] for method, run in runs.items()}
+    projected = {method: [_projected(z) for z in run.read(Latents).z] for method, run in runs.items()}
     spreads = {method: _spread(run.read(Latents).z) for method, run in runs.items()}
-    rows: list[tuple[str | int | float, ...]] = [("method", "seed", "scene", "look t", "sample", "t-SNE 1", "t-SNE 2")]
     scene = int(runs[OURS].read(Latents).scene)
-    for method, points in flat.items():
-        for look, values in enumerate(points):
-            rows += [
-                (method, runs[method].about.seed, scene, look, index, float(x), float(y))
-                for index, (x, y) in enumerate(values)
-            ]
-    said = " and ".join(
+    changes = " and ".join(
         f"{float(spreads[method][0]):.2f} to {float(spreads[method][-1]):.2f} {_METHODS[method]}"
-        for method in (OURS, "gaussian")
+        for method in reversed(_METHODS)
     )
+    head = ("spread of z", *(f"t = {look}" for look in range(len(spreads[OURS]))))
+    table = [(_METHODS[method], *(f"{float(value):.3f}" for value in values)) for method, values in spreads.items()]
     return (
         Drawing(
-            _figure(chapter, runs, flat, scene),
-            f"On test scene {scene}, from the first to the last look the spread of what is imagined (standard deviation of z, mean "
-            f"over its dimensions) goes from {said}.",
-            f"t-SNE of samples of z for one scene of {chapter.data}, a column a look, without flows above and with flows below",
-            "Each panel is a projection of its own: several islands mean that several quite different scenes are held possible; "
-            "distances and axes of t-SNE mean nothing. Above each row are the glimpses so far, which differ as each model looks "
-            "where it wants. Fixed seed.",
-            tuple(rows),
-            (
-                ("spread of z", *(f"t = {look}" for look in range(len(spreads[OURS])))),
-                *(
-                    (_METHODS[method], *(f"{float(value):.3f}" for value in values))
-                    for method, values in spreads.items()
-                ),
-            ),
+            figure=_figure(chapter, runs, projected, scene=scene),
+            sentence=f"On test scene {scene}, from the first to the last look the spread of what is imagined (standard deviation of z, "
+            f"mean over its dimensions) goes from {changes}.",
+            alt_text=f"t-SNE of samples of z for one scene of {chapter.data}, a column a look, without flows above and with flows below",
+            note="Each panel is a projection of its own. Several islands mean that several quite different scenes are held possible; "
+            "distances and axes of t-SNE mean nothing. Above each row are the glimpses so far, which differ as each model chooses its "
+            "own. Fixed seed.",
+            numbers=_rows(groups, projected, scene),
+            table=(head, *table),
         ),
     )
 
 
-def _flattened(z: Float[Tensor, "samples d"]) -> np.ndarray:
+def _projected(z: Float[Tensor, "samples d"]) -> Float[np.ndarray, "samples 2"]:
     """The samples in two dimensions."""
     perplexity = min(30.0, (len(z) - 1) / 3)
     projection: np.ndarray = TSNE(perplexity=perplexity, init="pca", max_iter=500, random_state=0).fit_transform(
@@ -81,11 +74,20 @@ def _spread(z: Float[Tensor, "T samples d"]) -> Float[Tensor, " T"]:
     return z.double().std(1).mean(-1)
 
 
-def _figure(chapter: Chapter, runs: dict[str, Run], flat: dict[str, list[np.ndarray]], scene: int) -> Figure:
+def _rows(groups: Sequence[Group], projected: dict[str, list[np.ndarray]], scene: int) -> Rows:
+    rows: list[tuple[Cell, ...]] = [("method", "seed", "scene", "look t", "sample", "t-SNE 1", "t-SNE 2")]
+    for group in groups:
+        method, seed = group.kind[0], group.runs[0].about.seed
+        for look, points in enumerate(projected[group.method]):
+            rows += [(method, seed, scene, look, index, float(x), float(y)) for index, (x, y) in enumerate(points)]
+    return tuple(rows)
+
+
+def _figure(chapter: Chapter, runs: dict[str, Run], projected: dict[str, list[np.ndarray]], *, scene: int) -> Figure:
     image = _image(runs, scene)
-    columns = shown_looks(chapter.looks)
+    columns = shown_looks(chapter.num_looks)
     cell = (WIDTH - 0.2) / (len(columns) + 1)
-    lines = 2 if image is not None else 1
+    lines = 1 if image is None else 2
     with house_style():
         figure = Figure(
             figsize=(WIDTH, cell * lines * len(runs) + 0.9),
@@ -93,56 +95,51 @@ def _figure(chapter: Chapter, runs: dict[str, Run], flat: dict[str, list[np.ndar
         )
         cells = figure.subplots(lines * len(runs), len(columns) + 1, squeeze=False)
         for part, (method, run) in enumerate(runs.items()):
-            drawn = hand(method)
-            *glimpses, points = cells[lines * part : lines * (part + 1)]
-            for line in glimpses:
-                assert image is not None
-                _glimpses(line, image, run, scene, columns, chapter, drawn.colour, first=part == 0)
-            points[0].axis("off")
-            points[0].text(1, 0.5, f"{method},\n{_METHODS[method]}", ha="right", va="center", color=drawn.colour,
-                           transform=points[0].transAxes)  # fmt: skip
-            for look, axes in zip(columns, points[1:], strict=True):
-                axes.scatter(*flat[method][look].T, s=5, color=drawn.colour, alpha=0.55, linewidths=0, rasterized=True)
+            colour = line_style(method).colour
+            row = lines * part
+            if image is not None:
+                first, *rest = cells[row]
+                if part == 0:
+                    picture(first, pixels(image))
+                    first.set_title("scene", fontsize=9)
+                else:
+                    first.axis("off")
+                _glimpses(rest, image, run, scene=scene, columns=columns, colour=colour)
+            first, *rest = cells[row + lines - 1]
+            first.axis("off")
+            name = method.replace("-", "-\n")
+            first.text(
+                1, 0.5, f"{name},\n{_METHODS[method]}", ha="right", va="center", color=colour, transform=first.transAxes
+            )
+            for look, axes in zip(columns, rest, strict=True):
+                axes.scatter(*projected[method][look].T, s=5, color=colour, alpha=0.55, linewidths=0, rasterized=True)
                 axes.margins(0.12)
                 framed(axes)
         for look, axes in zip(columns, cells[0][1:], strict=True):
             axes.set_title(f"t = {look}", fontsize=9)
-        samples = len(flat[OURS][0])
+        samples = len(projected[OURS][0])
         seeds = ", ".join(f"{method} seed {run.about.seed}" for method, run in runs.items())
         titled(figure, f"{chapter.data}: samples of q(z | h) by look, t-SNE", f"{samples} samples a look; {seeds}.")
         return figure
 
 
 def _glimpses(
-    line: np.ndarray,
-    image: Tensor,
-    run: Run,
-    scene: int,
-    columns: list[int],
-    chapter: Chapter,
-    colour: str,
-    *,
-    first: bool,
+    row: Sequence[Axes], image: UInt8[Tensor, "C H W"], run: Run, *, scene: int, columns: list[int], colour: str
 ) -> None:
+    """The glimpses that the run took of the scene so far, at some looks."""
     whole = pixels(image)
-    locations = run.summary.locations[scene]
-    if first:
-        picture(line[0], whole)
-        line[0].set_title("scene", fontsize=9)
-    else:
-        line[0].axis("off")
-    axes: Axes
-    for look, axes in zip(columns, line[1:], strict=True):
-        picture(axes, seen(whole, locations[: look + 1], chapter.grid))
-        outline(axes, locations[look], chapter.grid, colour)
+    locations, grid = run.summary.locations[scene], run.about.grid
+    for look, axes in zip(columns, row, strict=True):
+        picture(axes, seen(whole, locations[: look + 1], grid))
+        outline(axes, locations[look], grid, colour=colour)
 
 
-def _image(runs: dict[str, Run], scene: int) -> Tensor | None:
+def _image(runs: dict[str, Run], scene: int) -> UInt8[Tensor, "C H W"] | None:
     """The scene's image, where one of the runs shows it."""
     for run in runs.values():
         if run.has(Showcase):
             showcase = run.read(Showcase)
-            places = torch.nonzero(showcase.scenes == scene).flatten()
-            if len(places):
-                return showcase.images[int(places[0])]
+            found = torch.nonzero(showcase.scenes == scene).flatten()
+            if len(found):
+                return showcase.images[int(found[0])]
     return None

@@ -1,4 +1,4 @@
-"""Pages that are one file and need nothing else: of a first run, and of a report in chapters."""
+"""Pages that are one file and need nothing else: of the quickstart, and of a report in chapters."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Picture:
 
     address: str
     """Where the image is; a data address keeps the page in one file."""
-    says: str
+    alt_text: str
     """What it shows, for those who cannot see it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Section:
-    """A heading, the sentence to take away, and what bears it out."""
+    """A heading, the sentence to take away, and what shows it."""
 
     title: str
     sentence: str
@@ -62,7 +62,7 @@ class Section:
     """The first row is the head."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plate:
     """A figure of a report: what to take away, the picture, how to read it, the numbers."""
 
@@ -83,7 +83,7 @@ class Heading:
     plates: tuple[Plate, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Part:
     """A chapter of a report: one image set."""
 
@@ -96,8 +96,8 @@ class Part:
     """A row a run."""
 
 
-def page(title: str, opening: str, sections: tuple[Section, ...], closing: str) -> str:
-    """The page of a first run."""
+def page(title: str, *, opening: str, sections: tuple[Section, ...], closing: str) -> str:
+    """The page of the quickstart."""
     body = "\n".join(_section(section) for section in sections)
     return _document(title, _STYLE, f'<p>{_text(opening)}</p>\n{body}\n<p class="quiet">{_text(closing)}</p>')
 
@@ -113,9 +113,9 @@ def book(title: str, opening: str, parts: tuple[Part, ...]) -> str:
     )
 
 
-def _text(words: str) -> str:
-    """Words for the page: what stands in backticks as code, and no line broken before a percent sign."""
-    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(words).replace(" %", "&nbsp;%"))
+def _text(text: str) -> str:
+    """Text for the page: what stands in backticks as code, and no line broken before a percent sign."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text).replace(" %", "&nbsp;%"))
 
 
 def _document(title: str, style: str, body: str) -> str:
@@ -132,11 +132,11 @@ def _section(section: Section) -> str:
 
 
 def _image(picture: Picture) -> str:
-    return f'<img src="{escape(picture.address)}" alt="{escape(picture.says)}">'
+    return f'<img src="{escape(picture.address)}" alt="{escape(picture.alt_text)}">'
 
 
 def _contents(part: Part) -> str:
-    # The numbers are the issue's and stay the same where a figure is left out, so they are part of the titles.
+    # A figure keeps its number where another is left out, so the numbers are part of the titles and not of the list.
     lines = "".join(f'<li><a href="#{heading.anchor}">{_text(heading.title)}</a></li>' for heading in part.headings)
     return f'<p>{_text(part.title)}</p><ol style="list-style: none; padding-left: 0">{lines}</ol>'
 

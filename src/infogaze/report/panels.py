@@ -19,9 +19,9 @@ from matplotlib.transforms import Bbox
 from sklearn.isotonic import isotonic_regression
 from torch import Tensor
 
-from infogaze.evaluation.accuracy import Estimate
-from infogaze.plots.style import WIDTH, Hand, hand, house_style, titled
-from infogaze.report.curves import Level, Panel
+from infogaze.evaluation.estimates import Estimate
+from infogaze.plots.style import WIDTH, LineStyle, house_style, line_style, titled
+from infogaze.report.curves import Curve, Level, Panel
 
 _LINE = 0.165  # inches between the names at the ends of two curves
 _LONG = 18  # letters of a name that goes into one line
@@ -33,26 +33,26 @@ _Side = Literal["right", "left", "center"]
 _ALONG: dict[_Side, float] = {"right": 1.0, "left": 0.0, "center": 0.5}  # where along the line, the best first
 
 
-def curve_figure(title: str, panels: Sequence[Panel], foot: str, columns: int = 2) -> Figure:
+def curve_figure(title: str, panels: Sequence[Panel], *, foot: str, columns: int = 2) -> Figure:
     """The panels in rows. Up to two have the names at the ends of their curves; more of them, or too many curves, share one legend."""
     columns = min(columns, len(panels))
     rows = math.ceil(len(panels) / columns)
     width, height = (6.6 if len(panels) == 1 else WIDTH), (4.2 if rows == 1 else 2.55 * rows + 0.8)
     with house_style():
         figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06, wspace=0.04))
-        cells = [figure.add_subplot(rows, columns, place + 1) for place in range(len(panels))]
+        cells = [figure.add_subplot(rows, columns, index + 1) for index in range(len(panels))]
         for axes, panel in zip(cells, panels, strict=True):
             draw(axes, panel)
         room = height - 1.15  # about how high the axes of a single row are
         if len(panels) <= 2 and all(_fit(panel, room) for panel in panels):
             for axes, panel in zip(cells, panels, strict=True):
-                name_ends(axes, panel, room)
+                label_ends(axes, panel, room)
         elif len(panels) < rows * columns:
             free = figure.add_subplot(rows, columns, rows * columns)
             free.axis("off")
-            free.legend(handles=keys(panels), loc="center left", frameon=False, handlelength=3)
+            free.legend(handles=legend_handles(panels), loc="center left", frameon=False, handlelength=3)
         else:
-            figure.legend(handles=keys(panels), loc="outside right center", frameon=False, handlelength=3)
+            figure.legend(handles=legend_handles(panels), loc="outside right center", frameon=False, handlelength=3)
         titled(figure, title, foot)
         if any(panel.levels for panel in panels):
             figure.draw_without_rendering()  # so that it is known where everything is
@@ -63,16 +63,14 @@ def curve_figure(title: str, panels: Sequence[Panel], foot: str, columns: int = 
 
 def draw(axes: Axes, panel: Panel) -> None:
     """The panel's curves, each a line with markers in a band that is its interval, and its reference lines."""
-    presets = list(dict.fromkeys(curve.group.preset for curve in panel.curves))
     # Ours last, so that it lies on top.
     for curve in reversed(panel.curves):
-        drawn = hand(curve.group.method)
+        style = line_style(curve.group.method)
         value, low, high = (panel.scale * part.numpy() for part in _parts(curve.estimate))
-        axes.fill_between(curve.x, low, high, color=drawn.colour, alpha=0.16, linewidth=0)
+        axes.fill_between(curve.x, low, high, color=style.colour, alpha=0.16, linewidth=0)
         axes.plot(
-            curve.x, value, color=drawn.colour, marker=drawn.marker, linestyle=drawn.dash, linewidth=drawn.width,
-            markersize=0 if len(curve.x) > 20 else 4.5, label=curve.group.name,
-            markerfacecolor=drawn.colour if presets.index(curve.group.preset) == 0 else "white",
+            curve.x, value, color=style.colour, marker=style.marker, linestyle=style.dash, linewidth=style.width,
+            markersize=0 if len(curve.x) > 20 else 4.5, label=curve.group.name, markerfacecolor=_face(curve, panel),
         )  # fmt: skip
     axes.set(xlabel=panel.against, ylabel=panel.measure)
     axes.set_title(panel.title, fontsize=9, loc="left")
@@ -93,28 +91,27 @@ def draw(axes: Axes, panel: Panel) -> None:
     _levels(axes, panel)
 
 
-def name_ends(axes: Axes, panel: Panel, inches: float) -> None:
+def label_ends(axes: Axes, panel: Panel, inches: float) -> None:
     """Write value and name at the end of each curve, moved apart where curves end close to each other.
 
     `inches` is about how high the axes are.
     """
     low, high = axes.get_ylim()
     digits = 1 if panel.scale == 100 else 2
-    ends = []
-    for curve in panel.curves:
-        value = panel.scale * float(curve.estimate.value[-1])
-        name = _broken(curve.group.name)
+    line = _LINE * (high - low) / inches
+    curves = sorted(panel.curves, key=lambda curve: float(curve.estimate.value[-1]))
+    names = [_broken(curve.group.name) for curve in curves]
+    values = [panel.scale * float(curve.estimate.value[-1]) for curve in curves]
+    heights = [line * (name.count("\n") + 1) for name in names]
+    middles = spread_labels(values, heights, low=low, high=high)
+    for curve, name, value, middle in zip(curves, names, values, middles, strict=True):
+        style = line_style(curve.group.method)
         shown = round(value, digits) + 0.0  # no minus before a zero
-        ends.append((value, f"{shown:.{digits}f} {name}", curve.x[-1], hand(curve.group.method)))
-    ends.sort(key=lambda end: end[0])
-    heights = [text.count("\n") + 1 for _, text, _, _ in ends]
-    gap = _LINE * (high - low) / inches
-    places = spread([value for value, *_ in ends], [gap * lines for lines in heights], low, high)
-    for (value, text, x, drawn), place in zip(ends, places, strict=True):
         axes.annotate(
-            text, (x, value), xytext=(1.03, place), textcoords=("axes fraction", "data"), color=drawn.colour, fontsize=8.5,
-            va="center", fontweight="bold" if drawn.width > 2 else "normal", annotation_clip=False, linespacing=0.95,
-            arrowprops={"arrowstyle": "-", "color": drawn.colour, "linewidth": 0.5, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)},
+            f"{shown:.{digits}f} {name}", (curve.x[-1], value), xytext=(1.03, middle), textcoords=("axes fraction", "data"),
+            color=style.colour, fontsize=8.5, va="center", fontweight="bold" if style.width > 2 else "normal",
+            annotation_clip=False, linespacing=0.95,
+            arrowprops={"arrowstyle": "-", "color": style.colour, "linewidth": 0.5, "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)},
         )  # fmt: skip
 
 
@@ -128,32 +125,36 @@ def _fit(panel: Panel, inches: float) -> bool:
     return _LINE * sum(_broken(curve.group.name).count("\n") + 1 for curve in panel.curves) <= inches
 
 
-def spread(wanted: Sequence[float], heights: Sequence[float], low: float, high: float) -> list[float]:
+def spread_labels(wanted: Sequence[float], heights: Sequence[float], *, low: float, high: float) -> list[float]:
     """Middles of labels of these heights, as near as can be to the wanted ones (in rising order), in order and not overlapping."""
     steps = np.array([0.0, *((a + b) / 2 for a, b in pairwise(heights))]).cumsum()
     top = max(high - float(steps[-1]), low)
     return list(isotonic_regression(np.array(wanted) - steps, y_min=low, y_max=top) + steps)
 
 
-def keys(panels: Sequence[Panel]) -> list[Line2D]:
+def legend_handles(panels: Sequence[Panel]) -> list[Line2D]:
     """What a legend shows: each curve and each reference line once."""
     found: dict[str, Line2D] = {}
     for panel in panels:
-        presets = list(dict.fromkeys(curve.group.preset for curve in panel.curves))
         for curve in panel.curves:
-            drawn = hand(curve.group.method)
-            face = drawn.colour if presets.index(curve.group.preset) == 0 else "white"
-            found[curve.group.name] = _key(curve.group.name, drawn, face)
+            name, style = curve.group.name, line_style(curve.group.method)
+            found[name] = _handle(name, style, _face(curve, panel))
         for level in _near(panel):
-            found.setdefault(level.name, _key(level.name, level.hand, level.hand.colour))
+            found.setdefault(level.name, _handle(level.name, level.style, level.style.colour))
     return list(found.values())
 
 
-def _key(name: str, drawn: Hand, face: str) -> Line2D:
+def _handle(name: str, style: LineStyle, face: str) -> Line2D:
     return Line2D(
-        [], [], color=drawn.colour, marker=drawn.marker, linestyle=drawn.dash, linewidth=drawn.width, markersize=4.5,
+        [], [], color=style.colour, marker=style.marker, linestyle=style.dash, linewidth=style.width, markersize=4.5,
         markerfacecolor=face, label=name,
     )  # fmt: skip
+
+
+def _face(curve: Curve, panel: Panel) -> str:
+    """The colour inside a curve's markers: its own with the preset of the panel's first curve, white with any other."""
+    same = curve.group.preset == panel.curves[0].group.preset
+    return line_style(curve.group.method).colour if same else "white"
 
 
 def _parts(estimate: Estimate) -> tuple[Tensor, Tensor, Tensor]:
@@ -185,7 +186,7 @@ def _levels(axes: Axes, panel: Panel) -> None:
         axes.set_ylim(0.0 if 0 <= least < room else least - room, most + 1.4 * room)
     for level in near:
         axes.axhline(
-            panel.scale * level.value, color=level.hand.colour, linewidth=level.hand.width, linestyle=level.hand.dash, zorder=1
+            panel.scale * level.value, color=level.style.colour, linewidth=level.style.width, linestyle=level.style.dash, zorder=1
         )  # fmt: skip
 
 
@@ -195,31 +196,31 @@ def _name_levels(axes: Axes, panel: Panel) -> None:
     low, high = axes.get_ylim()
     for level in sorted(panel.levels, key=lambda level: -level.value):
         value = panel.scale * level.value
-        said = f"{level.name}: {value:.1f} %" if panel.scale == 100 else f"{level.name}: {value:.2f}"
+        name = f"{level.name}: {value:.1f} %" if panel.scale == 100 else f"{level.name}: {value:.2f}"
         if level not in near:
-            said += ", below the axis" if value < low else ", above the axis"
-        _write_at(axes, said, min(max(value, low), high))
+            name += ", below the axis" if value < low else ", above the axis"
+        _write_at(axes, name, min(max(value, low), high))
 
 
-def _write_at(axes: Axes, said: str, height: float) -> None:
+def _write_at(axes: Axes, text: str, height: float) -> None:
     """Write close above or below a horizontal line where nothing else is covered; if it is everywhere, nearby with a stroke to the line."""
-    trial = axes.text(0, 0, said, fontsize=8)
-    words = trial.get_window_extent()
+    trial = axes.text(0, 0, text, fontsize=8)
+    size = trial.get_window_extent()
     trial.remove()
     point = axes.figure.dpi / 72
     room = axes.get_window_extent().padded(-4 * point, -point)
     line = float(axes.transData.transform((axes.get_xlim()[0], height))[1])
     spots = [
-        (away, side, Bbox.from_bounds(room.x0 + share * (room.width - words.width), y, words.width, words.height))
-        for away in range(math.ceil(room.height / words.height))
-        for y in (line + _GAP * point + away * words.height, line - _GAP * point - (away + 1) * words.height)
+        (away, side, Bbox.from_bounds(room.x0 + share * (room.width - size.width), y, size.width, size.height))
+        for away in range(math.ceil(room.height / size.height))
+        for y in (line + _GAP * point + away * size.height, line - _GAP * point - (away + 1) * size.height)
         for side, share in _ALONG.items()
-        if y >= room.y0 and y + words.height <= room.y1
+        if y >= room.y0 and y + size.height <= room.y1
     ]
     lines, bands, texts = _drawn(axes)
 
-    def spoilt(away: int, box: Bbox) -> tuple[int, int, int]:
-        """How many curves and words would be covered here, how far away it is, how many intervals would be covered."""
+    def covered(away: int, box: Bbox) -> tuple[int, int, int]:
+        """How many curves and texts would be covered here, how far away it is, how many intervals would be covered."""
         wide = box.padded(_CLEAR * point)
         crossed = [
             path for path in lines if path.intersects_bbox(wide, filled=False) or wide.count_contains(path.vertices)
@@ -227,17 +228,17 @@ def _write_at(axes: Axes, said: str, height: float) -> None:
         written = [other for other in texts if wide.overlaps(other)]
         return len(crossed) + len(written), away, len([path for path in bands if path.intersects_bbox(wide)])
 
-    away, side, box = min(spots, key=lambda spot: spoilt(spot[0], spot[2]))
+    away, side, box = min(spots, key=lambda spot: covered(spot[0], spot[2]))
     x, y = axes.transAxes.inverted().transform((box.x0 + _ALONG[side] * box.width, box.y0))
     axes.annotate(
-        said, (x, height), xycoords=("axes fraction", "data"), xytext=(x, y), textcoords="axes fraction", ha=side, va="bottom", color=_SOFT,
-        fontsize=8, zorder=1.8, bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8},
+        text, (x, height), xycoords=("axes fraction", "data"), xytext=(x, y), textcoords="axes fraction", ha=side, va="bottom",
+        color=_SOFT, fontsize=8, zorder=1.8, bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8},
         arrowprops={"arrowstyle": "-", "color": _SOFT, "linewidth": 0.5, "relpos": (_ALONG[side], 0.5)} if away else None,
     )  # fmt: skip
 
 
 def _drawn(axes: Axes) -> tuple[list[Path], list[Path], list[Bbox]]:
-    """What lies on the axes, in pixels: lines, with those that lead to a name; intervals; words."""
+    """What lies on the axes, in pixels: lines, with those that lead to a name; intervals; texts."""
     lines = [line.get_transform().transform_path(line.get_path()) for line in axes.lines]
     notes = [note for note in axes.texts if isinstance(note, Annotation)]
     lines += [note.arrow_patch.get_path() for note in notes if note.arrow_patch is not None]

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jaxtyping import Bool
-from matplotlib.axes import Axes
+from jaxtyping import Bool, Float
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from torch import Tensor
 
-from infogaze.evaluation.records import Showcase
+from infogaze.evaluation.showcase import Showcase
 from infogaze.plots.rollout import rollout_figure
 from infogaze.plots.scenes import outline, picture, pixels, seen, short, shown_looks
-from infogaze.plots.style import INK, WIDTH, hand, house_style, titled
-from infogaze.report.drawing import Drawing, Drawn, Rows
+from infogaze.plots.style import INK, WIDTH, house_style, line_style, titled
+from infogaze.report.drawing import Cell, Drawing, Drawn, Rows
 from infogaze.report.gather import OURS, Chapter, Group
-from infogaze.report.missing import not_measured, not_trained, unlike, without
-from infogaze.report.words import looks_said, quoted
+from infogaze.report.missing import left_out_note, measured_differently, not_measured, not_trained
+from infogaze.report.words import looks_phrase, quoted
 
-_RIGHT, _WRONG = 3, 3
-RULE = (
-    f"Picked by rule, not by hand: in the run of the lowest seed, the first {_RIGHT} test scenes that were named right after the last look "
-    f"but not after the first, then the first {_WRONG} that were named wrong after the last."
+_SUCCESSES, _FAILURES = 3, 3
+_RULE = (
+    f"Picked by rule, not by hand: in the run of the lowest seed, the first {_SUCCESSES} test scenes that are correct after the last look "
+    f"but not after the first, then the first {_FAILURES} that are wrong after the last."
 )
 
 
@@ -30,78 +29,73 @@ def rollouts(chapter: Chapter) -> Drawn:
     """Scenes looked at by our method: successes, then failures."""
     group = next((group for group in chapter.with_measured(Showcase) if group.method == OURS), None)
     if group is None:
-        return not_measured(Showcase, OURS) if OURS in {g.method for g in chapter.lookers} else not_trained(OURS)
-    run = group.runs[0]
-    showcase = run.read(Showcase)
-    right = showcase.probabilities[:, -1].argmax(-1) == showcase.labels
-    rule = (
-        f"{RULE} Seed {run.about.seed}, P = {run.about.samples}. The complete scene stands there for the reader alone."
+        trained = {group.method for group in chapter.lookers}
+        return not_measured(Showcase, OURS) if OURS in trained else not_trained(OURS)
+    about, showcase = group.runs[0].about, group.runs[0].read(Showcase)
+    correct = showcase.probabilities[:, -1].argmax(-1) == showcase.labels
+    first, *others = chosen(correct, int(showcase.common))
+    note = (
+        f"{_RULE} Seed {about.seed}, P = {about.num_samples}. The complete scene is for the reader; the model never sees it whole. "
+        "Each gain map has its own scale; its maximum, among the locations not yet looked at, is written below it."
     )
-    return tuple(
-        _rollout(chapter, group.name, showcase, index, rule if place == 0 else "")
-        for place, index in enumerate(chosen(right, int(showcase.common)))
+    return (
+        _rollout(chapter, group.name, showcase, index=first, note=note),
+        *(_rollout(chapter, group.name, showcase, index=index, note="") for index in others),
     )
 
 
-def chosen(right: Bool[Tensor, " s"], common: int) -> list[int]:
+def chosen(correct: Bool[Tensor, " s"], common: int) -> list[int]:
     """Which scenes of a showcase to show: of those after the common ones, the first few successes, then the first few failures."""
-    picked = range(common, len(right)) or range(len(right))
-    good, bad = ([index for index in picked if bool(right[index]) is wanted] for wanted in (True, False))
-    return [*good[:_RIGHT], *bad[:_WRONG]]
+    picked = range(common, len(correct)) or range(len(correct))
+    successes = [index for index in picked if bool(correct[index])]
+    failures = [index for index in picked if not bool(correct[index])]
+    return [*successes[:_SUCCESSES], *failures[:_FAILURES]]
 
 
-def _rollout(chapter: Chapter, name: str, showcase: Showcase, index: int, note: str) -> Drawing:
+def _rollout(chapter: Chapter, method: str, showcase: Showcase, *, index: int, note: str) -> Drawing:
     label, probabilities = int(showcase.labels[index]), showcase.probabilities[index]
-    scene = int(showcase.scenes[index])
-    figure = rollout_figure(
-        showcase.images[index],
-        showcase.locations[index],
-        showcase.gains[index],
-        probabilities,
-        chapter.grid,
-        chapter.classes,
-        label,
-    )
-    sentence = f"Test scene {scene}, {quoted(chapter.classes[label])}: {name} {_course(probabilities, label, chapter.classes)}."
+    name = chapter.classes[label]
+    course = _course(probabilities, label, chapter.classes)
     return Drawing(
-        figure,
-        sentence,
-        f"a rollout on a scene of {chapter.classes[label]}: gain maps, glimpses so far and class probabilities look by look",
-        note,
-        _rollout_rows(chapter, showcase, index),
-        (),
+        figure=rollout_figure(
+            showcase.images[index],
+            locations=showcase.locations[index],
+            gains=showcase.gains[index],
+            probabilities=probabilities,
+            grid=chapter.grid,
+            classes=chapter.classes,
+            label=label,
+        ),
+        sentence=f"Test scene {int(showcase.scenes[index])}, {quoted(name)}: {method} {course}.",
+        alt_text=f"a rollout on a scene of {name}: gain maps, glimpses so far and class probabilities look by look",
+        note=note,
+        numbers=_rollout_rows(chapter, showcase, index),
     )
 
 
-def _course(probabilities: Tensor, label: int, classes: Sequence[str]) -> str:
-    """How the naming of a scene went, in words."""
-    named = probabilities.argmax(-1).tolist()
-    if named[-1] != label:
-        share = 100 * float(probabilities[-1, named[-1]])
-        before = "though it had it right before" if label in named else "and never has it right"
-        return f"ends at {quoted(classes[named[-1]])} with {share:.0f} %, {before}"
-    since = max((look + 1 for look, name in enumerate(named) if name != label), default=0)
-    share = 100 * float(probabilities[-1, label])
+def _course(probabilities: Float[Tensor, "T classes"], label: int, classes: Sequence[str]) -> str:
+    """When the prediction for a scene was correct, in words."""
+    predictions = probabilities.argmax(-1).tolist()
+    probability = 100 * float(probabilities[-1, predictions[-1]])
+    if predictions[-1] != label:
+        before = "though it was correct before" if label in predictions else "and is never correct"
+        return f"ends at {quoted(classes[predictions[-1]])} with {probability:.0f} %, {before}"
+    since = max((look + 1 for look, prediction in enumerate(predictions) if prediction != label), default=0)
     when = f"from look t={since} on"
-    if since in (0, len(named) - 1):
+    if since in (0, len(predictions) - 1):
         when = "from the first look on" if since == 0 else "only at the last look"
-    return f"names it right {when}, in the end with {share:.0f} %"
+    return f"is correct {when}, in the end with {probability:.0f} %"
 
 
 def _rollout_rows(chapter: Chapter, showcase: Showcase, index: int) -> Rows:
-    head = ("scene", "label", "look t", "row", "column", "gain expected here, nats", "named", "probability, %")
-    rows: list[tuple[str | int | float, ...]] = [head]
-    for look in range(showcase.locations.shape[1]):
-        where = showcase.locations[index, look]
+    head = ("scene", "label", "look t", "row", "column", "expected gain, nats", "prediction", "probability, %")
+    rows: list[tuple[Cell, ...]] = [head]
+    scene, label = int(showcase.scenes[index]), chapter.classes[int(showcase.labels[index])]
+    for look, where in enumerate(showcase.locations[index]):
         gain = float(showcase.gains[index, look].flatten()[chapter.grid.nearest(where)])
         best = int(showcase.probabilities[index, look].argmax())
-        rows.append(
-            (
-                int(showcase.scenes[index]), chapter.classes[int(showcase.labels[index])], look, *where.tolist(), gain,
-                chapter.classes[best],
-                100 * float(showcase.probabilities[index, look, best]),
-            )
-        )  # fmt: skip
+        probability = 100 * float(showcase.probabilities[index, look, best])
+        rows.append((scene, label, look, *where.tolist(), gain, chapter.classes[best], probability))
     return tuple(rows)
 
 
@@ -111,15 +105,16 @@ def one_scene(chapter: Chapter) -> Drawn:
     if not groups:
         return not_measured(Showcase)
     firsts = [group.only(group.runs[:1]) for group in groups]
-    if (differ := unlike(firsts, lambda run: int(run.read(Showcase).scenes[0]), "the common scenes")) is not None:
+    differ = measured_differently(firsts, lambda run: int(run.read(Showcase).scenes[0]), "the common scenes")
+    if differ is not None:
         return differ
     shown = {group.name: group.runs[0].read(Showcase) for group in firsts}
     first = next(iter(shown.values()))
     label = int(first.labels[0])
-    right = [group.name for group in firsts if int(shown[group.name].probabilities[0, -1].argmax()) == label]
-    course = _course(shown[firsts[0].name].probabilities[0], label, chapter.classes)
-    rows: list[tuple[str | int | float, ...]] = [
-        ("method", "preset", "seed", "scene", "label", "look t", "row", "column", "named", "probability, %")
+    correct = [group.name for group in firsts if int(shown[group.name].probabilities[0, -1].argmax()) == label]
+    course = _course(first.probabilities[0], label, chapter.classes)
+    rows: list[tuple[Cell, ...]] = [
+        ("method", "preset", "seed", "scene", "label", "look t", "row", "column", "prediction", "probability, %")
     ]
     for group in firsts:
         found = _rollout_rows(chapter, shown[group.name], 0)[1:]
@@ -127,22 +122,21 @@ def one_scene(chapter: Chapter) -> Drawn:
         rows += [(*group.kind, seed, *row[:5], *row[6:]) for row in found]
     return (
         Drawing(
-            _scene_figure(chapter, firsts, shown),
-            f"On test scene {int(first.scenes[0])}, {quoted(chapter.classes[label])}, {len(right)} of {len(firsts)} methods are right "
-            f"after {looks_said(chapter.looks - 1)}; {firsts[0].name} {course}.",
-            f"one scene of {chapter.data} seen by {len(firsts)} methods, a row each: glimpses so far and the label named after each look",
-            "The first of the scenes that all methods share, so not picked for what happened in it; of each method the run of the "
-            "lowest seed. One scene proves nothing: it shows how the methods differ."
-            + without(chapter.lookers, groups),
-            tuple(rows),
-            (),
+            figure=_scene_figure(chapter, firsts, shown),
+            sentence=f"On test scene {int(first.scenes[0])}, {quoted(chapter.classes[label])}, {len(correct)} of {len(firsts)} methods are "
+            f"correct after {looks_phrase(chapter.num_looks - 1)}; {firsts[0].name} {course}.",
+            alt_text=f"one scene of {chapter.data} seen by {len(firsts)} methods, a row each: glimpses so far and predictions by look",
+            note="The first of the scenes that all methods share, so not picked for its outcome; of each method the run of the lowest "
+            f"seed. One scene proves nothing: it shows how the methods differ.{left_out_note(chapter.lookers, groups)}",
+            numbers=tuple(rows),
         ),
     )
 
 
 def _scene_figure(chapter: Chapter, groups: Sequence[Group], shown: dict[str, Showcase]) -> Figure:
-    columns = shown_looks(chapter.looks)
+    columns = shown_looks(chapter.num_looks)
     first = next(iter(shown.values()))
+    label = int(first.labels[0])
     scene = pixels(first.images[0])
     cell = (WIDTH - 0.3) / (len(columns) + 1)
     with house_style():
@@ -153,28 +147,24 @@ def _scene_figure(chapter: Chapter, groups: Sequence[Group], shown: dict[str, Sh
         cells = figure.subplots(len(groups), len(columns) + 1, squeeze=False)
         for line, (row, group) in enumerate(zip(cells, groups, strict=True)):
             showcase = shown[group.name]
-            drawn = hand(group.method)
+            colour = line_style(group.method).colour
             if line == 0:
                 picture(row[0], scene)
-                row[0].set_title(short(chapter.classes[int(first.labels[0])]), fontsize=9)
-                row[0].set_xlabel(group.name, color=drawn.colour, fontweight="bold")
+                row[0].set_title(short(chapter.classes[label]), fontsize=9)
+                row[0].set_xlabel(group.name, color=colour, fontweight="bold")
             else:
                 row[0].axis("off")
                 row[0].text(
-                    1.0, 0.5, group.name.replace(" (", "\n("), ha="right", va="center", color=drawn.colour,
+                    1.0, 0.5, group.name.replace(" (", "\n("), ha="right", va="center", color=colour,
                     transform=row[0].transAxes,
                 )  # fmt: skip
             for look, axes in zip(columns, row[1:], strict=True):
                 picture(axes, seen(scene, showcase.locations[0, : look + 1], chapter.grid))
-                outline(axes, showcase.locations[0, look], chapter.grid, drawn.colour)
-                _name(axes, showcase.probabilities[0, look], int(showcase.labels[0]), chapter.classes)
+                outline(axes, showcase.locations[0, look], chapter.grid, colour=colour)
+                best = int(showcase.probabilities[0, look].argmax())
+                mark = "✓" if best == label else "✗"
+                axes.set_xlabel(f"{short(chapter.classes[best])} {mark}", fontsize=8, color=INK, labelpad=2)
                 if line == 0:
                     axes.set_title(f"t = {look}", fontsize=9)
         titled(figure, f"{chapter.data}: one scene seen by every method", "")
         return figure
-
-
-def _name(axes: Axes, probabilities: Tensor, label: int, classes: Sequence[str]) -> None:
-    best = int(probabilities.argmax())
-    mark = "✓" if best == label else "✗"
-    axes.set_xlabel(f"{short(classes[best])} {mark}", fontsize=8, color=INK, labelpad=2)

@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from infogaze.evaluation.accuracy import balanced_accuracy
 from infogaze.evaluation.calibration import Reliability, expected_calibration_error, reliability, surprise
-from infogaze.evaluation.gain_calibration import happened
-from infogaze.evaluation.records import Records
+from infogaze.evaluation.classes import balanced_accuracy
+from infogaze.evaluation.exact_pass import Records
+from infogaze.evaluation.gain_calibration import realised_gain
 from infogaze.nn.gain import class_entropy
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Summary:
     """A pass without its probabilities, and all that was computed from them."""
 
     labels: Int[Tensor, " N"]
-    named: Int[Tensor, "N T"]
+    predictions: Int[Tensor, "N T"]
     locations: Int[Tensor, "N T 2"]
     expected: Float[Tensor, "N T"]
     """The gain that the policy expected of each look, in nats."""
-    happened: Float[Tensor, "N T"]
-    """The gain that then happened, in nats."""
+    realised: Float[Tensor, "N T"]
+    """The realised gain of each look, in nats."""
     entropy: Float[Tensor, "N T"]
     """Of the class distribution, in nats."""
     surprise: Float[Tensor, "N T"]
@@ -37,23 +37,23 @@ class Summary:
     """At the last look."""
 
     @property
-    def right(self) -> Bool[Tensor, "N T"]:
-        """Whether the most likely label is the true one."""
-        return self.named == self.labels[:, None]
+    def correct(self) -> Bool[Tensor, "N T"]:
+        """Whether the prediction is the true label."""
+        return self.predictions == self.labels[:, None]
 
 
 def summary(records: Records) -> Summary:
     """All that figures need of these records."""
-    labels, log_probabilities = records.labels, records.log_probabilities
+    labels, predictions, log_probabilities = records.labels, records.predictions, records.log_probabilities
     return Summary(
-        labels,
-        records.named,
-        records.locations,
-        records.expected,
-        happened(log_probabilities),
-        class_entropy(log_probabilities),
-        surprise(labels, log_probabilities),
-        balanced_accuracy(labels, records.named),
-        expected_calibration_error(labels, records.named, log_probabilities),
-        reliability(labels, records.named[:, -1], log_probabilities[:, -1]),
+        labels=labels,
+        predictions=predictions,
+        locations=records.locations,
+        expected=records.expected,
+        realised=realised_gain(log_probabilities),
+        entropy=class_entropy(log_probabilities),
+        surprise=surprise(labels, log_probabilities),
+        balanced=balanced_accuracy(labels, predictions),
+        calibration_error=expected_calibration_error(labels, predictions, log_probabilities),
+        reliability=reliability(labels, predictions[:, -1], log_probabilities[:, -1]),
     )

@@ -24,18 +24,22 @@ _NAME = re.compile(r"phase(\d)-step(\d{8})(-best)?-([0-9a-f]{16})\.safetensors")
 _KEPT = 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Checkpoint:
     """Where training stood."""
 
     phase: int
-    """Of the method's phases, from 0; in the file's name from 1, as elsewhere in a run folder."""
+    """Of the method's phases, from 1."""
     step: int
-    """Steps of the phase that were done."""
+    """Steps of the phase that were taken."""
     tensors: dict[str, Tensor]
-    """Model, optimiser, averages, meters, random states."""
+    """Of a phase in training, all of `TrainState`; of one that is still to begin, the model alone."""
     facts: dict[str, Any]
     """What is no tensor."""
+
+    def under(self, prefix: str) -> dict[str, Tensor]:
+        """The tensors whose names begin with this, without it."""
+        return {name.removeprefix(prefix): value for name, value in self.tensors.items() if name.startswith(prefix)}
 
 
 def write(folder: Path, checkpoint: Checkpoint, *, best: bool = False) -> None:
@@ -47,15 +51,15 @@ def write(folder: Path, checkpoint: Checkpoint, *, best: bool = False) -> None:
     make_folder(folder)
     mark = "-best" if best else ""
     digest = hashlib.sha256(data).hexdigest()[:16]
-    write_whole(folder / f"phase{checkpoint.phase + 1}-step{checkpoint.step:08d}{mark}-{digest}.safetensors", data)
+    write_whole(folder / f"phase{checkpoint.phase}-step{checkpoint.step:08d}{mark}-{digest}.safetensors", data)
     for old in _listed(folder, best=best)[1 if best else _KEPT :]:
         old.unlink()
     for partial in folder.glob("*.partial"):
         partial.unlink()
 
 
-def latest(folder: Path, complain: Callable[[str], None]) -> Checkpoint | None:
-    """The newest checkpoint that is whole; `complain` hears of damaged ones."""
+def latest(folder: Path, on_warning: Callable[[str], None]) -> Checkpoint | None:
+    """The newest checkpoint that is whole; `on_warning` hears of damaged ones."""
     for path in _listed(folder, best=False):
         data = read_whole(path)
         match = _NAME.fullmatch(path.name)
@@ -64,14 +68,14 @@ def latest(folder: Path, complain: Callable[[str], None]) -> Checkpoint | None:
                 return _read(data)
             except (SafetensorError, KeyError, ValueError):
                 pass
-        complain(f"{path}: damaged, the checkpoint before it is used")
+        on_warning(f"{path}: damaged, the checkpoint before it is used")
     return None
 
 
 def _read(data: bytes) -> Checkpoint:
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     facts = json.loads(header["__metadata__"]["facts"])
-    return Checkpoint(facts.pop("phase"), facts.pop("step"), tensors_from_bytes(data), facts)
+    return Checkpoint(phase=facts.pop("phase"), step=facts.pop("step"), tensors=tensors_from_bytes(data), facts=facts)
 
 
 def _listed(folder: Path, *, best: bool) -> list[Path]:

@@ -1,4 +1,4 @@
-"""What training minimises: classification (equation 1), the Partial VAE's loss (equations 2 and 4), and REINFORCE for controllers."""
+"""What training minimises: classification (equation 1), the Partial VAE's loss (equations 2 and 3), and REINFORCE for controllers."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ def log_likelihood(log_probabilities: Float[Tensor, "T B classes"], labels: Int[
 
 
 def partial_vae_loss(
+    *,
     imagined: Float[Tensor, "T B L f"],  # D(z), z from q(z | h_t)
     seen: Float[Tensor, "T B f"],  # content of the looks
     places: Int[Tensor, "T B"],  # their index on the grid
     z: Float[Tensor, "T B d"],
     log_q: Float[Tensor, "T B"],  # log q(z | h_t)
     log_variance: Float[Tensor, ""],
-    divergence: float | Float[Tensor, ""] = 1.0,  # weight of KL[q(z | h_t) || p(z)]; below 1 it is not an ELBO
+    kl_weight: float | Float[Tensor, ""] = 1.0,  # of KL[q(z | h_t) || p(z)]; below 1 it is not an ELBO
 ) -> Float[Tensor, ""]:
     """Equation 2: minus the ELBO of what was observed up to t, the mean over looks and scenes, in nats up to a constant.
 
-    The mask m_t of equation 4 keeps the places looked at up to t. Only those are compared, so features of the rest of the scene are
+    The mask m_t of equation 3 keeps the places looked at up to t. Only those are compared, so features of the rest of the scene are
     never computed.
     """
     looks, batch, size = seen.shape
@@ -45,7 +46,7 @@ def partial_vae_loss(
     error = precise(difference).square().sum(-1)  # [T, B, T']
     observed = torch.ones(looks, looks, device=seen.device).tril()[:, None]  # [T, 1, T'], t' <= t
     likelihood = 0.5 * (observed * (error * torch.exp(-log_variance) + size * log_variance)).sum(-1)  # [T, B]
-    return (likelihood + divergence * (log_q - prior_log_prob(z))).mean()
+    return (likelihood + kl_weight * (log_q - prior_log_prob(z))).mean()
 
 
 def reinforce_loss(

@@ -1,4 +1,4 @@
-"""How long and how hard each phase trains, as values: the paper's way, our fast one, and small ones."""
+"""How long and how hard each phase trains, as values: the paper's way, our fast one, one for own data, and small ones."""
 
 from __future__ import annotations
 
@@ -9,86 +9,143 @@ from infogaze.data.augmentation import Augmentation
 from infogaze.errors import InfogazeError
 
 _LONGEST = 1000.0
-"""Times a recipe's epochs."""
+"""Times a recipe's length."""
+_PHASES = ("phase1", "phase2", "phase3", "full_image")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PhaseRecipe:
-    """One phase's share of the work."""
+    """One phase's part of a recipe. Its length is counted in epochs or in steps."""
 
-    epochs: float
+    epochs: float | None = None
     """Passes over the training split; parts of one count."""
-    batch: int
+    steps: int | None = None
+    """Optimisation steps, however many images there are."""
+    batch_size: int
     """Scenes a step, all processes together."""
     learning_rate: float | None = None
     """The largest; the preset's own if not given."""
 
+    def __post_init__(self) -> None:
+        if (self.epochs is None) == (self.steps is None):
+            raise InfogazeError(f"epochs is {self.epochs} and steps is {self.steps}; one of the two must be given")
+        if not (self.epochs is None or 0.0 < self.epochs < 1e9):
+            raise InfogazeError(f"epochs is {self.epochs}; it must be above 0 and below 1e9")
+        if not (self.steps is None or 1 <= self.steps < 10**9):
+            raise InfogazeError(f"steps is {self.steps}; it must be from 1 to 1e9")
+        if not 1 <= self.batch_size <= 1 << 20:
+            raise InfogazeError(f"batch_size is {self.batch_size}; it must be from 1 to {1 << 20}")
+        if self.learning_rate is not None and not self.learning_rate > 0.0:
+            raise InfogazeError(f"learning_rate is {self.learning_rate}; it must be above 0")
 
-@dataclass(frozen=True)
+    def num_steps(self, images: int) -> int:
+        """The steps of the phase over a training split of this many images."""
+        if self.steps is not None:
+            return self.steps
+        assert self.epochs is not None
+        return max(1, round(self.epochs * images / min(self.batch_size, images)))
+
+    def scaled(self, times: float) -> PhaseRecipe:
+        """The same, so many times as long."""
+        if self.steps is not None:
+            return replace(self, steps=max(1, round(self.steps * times)))
+        assert self.epochs is not None
+        return replace(self, epochs=self.epochs * times)
+
+    def followed_by(self, other: PhaseRecipe) -> PhaseRecipe:
+        """The other, as long as both together; both count in epochs or both in steps."""
+        if self.steps is not None and other.steps is not None:
+            return replace(other, steps=self.steps + other.steps)
+        if self.epochs is not None and other.epochs is not None:
+            return replace(other, epochs=self.epochs + other.epochs)
+        raise InfogazeError("phase2 and phase3 must both count epochs, or both steps")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How long each of the three phases is; a baseline with one or two phases takes its share of the same."""
+    """How long each of the three phases is, and all else that training needs to know; a baseline with fewer phases takes its part."""
 
-    recognise: PhaseRecipe
-    """Phase 1: F, R and C."""
-    imagine: PhaseRecipe
-    """Phase 2: S and D."""
-    refine: PhaseRecipe
-    """Phase 3: everything."""
-    whole: PhaseRecipe
+    phase1: PhaseRecipe
+    """F, R and C."""
+    phase2: PhaseRecipe
+    """S and D."""
+    phase3: PhaseRecipe
+    """Everything."""
+    full_image: PhaseRecipe
     """The one phase of the CNN that sees complete images."""
-    schedule: Literal["cycle", "plateau"] = "cycle"
-    """cycle: rise over the first fifth, then half a cosine to zero. plateau: halved when an epoch's loss has not fallen for ten."""
+    schedule: Literal["one-cycle", "plateau"] = "one-cycle"
+    """Of the learning rate. one-cycle: linear warm-up over a fifth of the steps, then half a cosine to zero. plateau: halved when an
+    epoch's loss has not fallen for ten."""
     betas: tuple[float, float] = (0.9, 0.99)
     """Of AdamW."""
     weight_decay: float = 0.01
     """Of AdamW; with 0 it is Adam."""
-    clip: float = 1.0
-    """The gradient's norm is cut down to this."""
-    samples: int = 1
+    grad_clip: float = 1.0
+    """The gradient's norm is clipped to this; 0 clips nothing."""
+    num_samples: int = 1
     """Imagined scenes behind each choice of a look in phase 3: with one, as in the paper, looks explore most."""
-    warm_up: float = 0.0
-    """Share of phase 2 over which the divergence of q(z | h) from the prior comes to its full weight."""
-    average: float = 0.0
-    """Decay of the running average of the weights, which is what a phase hands on, less at first; 0 hands on the last weights."""
+    kl_warmup: float = 0.0
+    """KL warm-up: the share of phase 2 over which the weight of the KL term rises to 1."""
+    ema_decay: float = 0.0
+    """Decay of the EMA of the weights, which a phase ends with, less at first; 0 ends with the last weights."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Of the networks' products on a GPU; on the CPU, and in losses and densities everywhere, it is float32."""
     augmentation: Augmentation | None = Augmentation()
-    """What may happen to a training image; mirrored only where the preset allows it."""
+    """What may happen to a training image; flipped only where the preset allows it."""
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise InfogazeError(f"samples is {self.samples}; it must be at least 1")
-        if not 0.0 <= self.warm_up <= 1.0:
-            raise InfogazeError(f"warm_up is {self.warm_up}; it must be from 0 to 1")
+        if self.num_samples < 1:
+            raise InfogazeError(f"num_samples is {self.num_samples}; it must be at least 1")
+        for name, most in (("kl_warmup", 1.0), ("ema_decay", 1.0)):
+            if not 0.0 <= getattr(self, name) <= most:
+                raise InfogazeError(f"{name} is {getattr(self, name)}; it must be from 0 to {most:g}")
+        for name in ("weight_decay", "grad_clip"):
+            if not getattr(self, name) >= 0.0:
+                raise InfogazeError(f"{name} is {getattr(self, name)}; it must be at least 0")
+        self.phase2.followed_by(self.phase3)
 
-    def lengthened(self, times: float) -> Recipe:
-        """The same with this many times the epochs in every phase; once is the recipe itself, to the digest."""
+    def scaled(self, times: float) -> Recipe:
+        """The same with every phase so many times as long; once is the recipe itself."""
         if not 0.0 < times <= _LONGEST:
             raise InfogazeError(f"length is {times}; it must be above 0 and at most {_LONGEST:g}")
         if times == 1.0:
             return self
-        parts = {name: getattr(self, name) for name in ("recognise", "imagine", "refine", "whole")}
-        return replace(self, **{name: replace(part, epochs=part.epochs * times) for name, part in parts.items()})
+        return replace(self, **{name: getattr(self, name).scaled(times) for name in _PHASES})
+
+
+def _epochs(epochs: float, batch_size: int, learning_rate: float | None = None) -> PhaseRecipe:
+    return PhaseRecipe(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)
+
+
+def _steps(steps: int, batch_size: int, learning_rate: float) -> PhaseRecipe:
+    return PhaseRecipe(steps=steps, batch_size=batch_size, learning_rate=learning_rate)
 
 
 RECIPES: dict[str, Recipe] = {
     "paper": Recipe(
-        PhaseRecipe(1000, 64), PhaseRecipe(100, 64), PhaseRecipe(100, 64), PhaseRecipe(200, 64),
+        phase1=_epochs(1000, 64), phase2=_epochs(100, 64), phase3=_epochs(100, 64), full_image=_epochs(200, 64),
         schedule="plateau", betas=(0.9, 0.999), weight_decay=0.0,
     ),
     "fast": Recipe(
-        PhaseRecipe(1200, 1024, 4e-3), PhaseRecipe(40, 256, 2e-3), PhaseRecipe(120, 1024, 1e-3), PhaseRecipe(80, 512, 3e-3),
-        weight_decay=0.1, samples=4, warm_up=0.5, average=0.999, precision="bfloat16",
+        phase1=_epochs(1200, 1024, 4e-3), phase2=_epochs(40, 256, 2e-3), phase3=_epochs(120, 1024, 1e-3), full_image=_epochs(80, 512, 3e-3),
+        weight_decay=0.1, num_samples=4, kl_warmup=0.5, ema_decay=0.999, precision="bfloat16",
+        augmentation=Augmentation(brightness=0.2, contrast=0.2, saturation=0.2),
+    ),
+    "own": Recipe(
+        phase1=_steps(2000, 32, 2e-3), phase2=_steps(500, 32, 2e-3), phase3=_steps(500, 32, 1e-3), full_image=_steps(1000, 32, 2e-3),
+        weight_decay=0.1, num_samples=2, kl_warmup=0.5, ema_decay=0.99, precision="bfloat16",
         augmentation=Augmentation(brightness=0.2, contrast=0.2, saturation=0.2),
     ),
     "quickstart": Recipe(
-        PhaseRecipe(20, 64, 3e-3), PhaseRecipe(4, 64, 3e-3), PhaseRecipe(2, 64, 1e-3), PhaseRecipe(4, 64, 3e-3), augmentation=None,
+        phase1=_epochs(20, 64, 3e-3), phase2=_epochs(4, 64, 3e-3), phase3=_epochs(2, 64, 1e-3), full_image=_epochs(4, 64, 3e-3),
+        augmentation=None,
     ),
     "smoke": Recipe(
-        PhaseRecipe(4, 64, 4e-3), PhaseRecipe(1, 64, 4e-3), PhaseRecipe(0.25, 64, 1e-3), PhaseRecipe(1, 64, 3e-3), augmentation=None,
+        phase1=_epochs(4, 64, 4e-3), phase2=_epochs(1, 64, 4e-3), phase3=_epochs(0.25, 64, 1e-3), full_image=_epochs(1, 64, 3e-3),
+        augmentation=None,
     ),
 }  # fmt: skip
-"""`quickstart` and `smoke` are for the embedded digits on two CPU cores: three minutes, and under one."""
+"""`own` counts steps, for sets of any size. `quickstart` and `smoke` are for the embedded digits on two CPU cores."""
 
 
 def recipe(name: str) -> Recipe:

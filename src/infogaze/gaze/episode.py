@@ -1,0 +1,248 @@
+"""The blind loop over a batch of scenes: ask where to look, look, tell what was seen.
+
+An episode receives glimpses and nothing else. It has no image, so nothing it says can depend on what was not looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int, Num
+from torch import Tensor
+
+from infogaze.errors import InfogazeError
+from infogaze.gaze.policies import Choice, Policy
+from infogaze.gaze.stopping import StopRule
+from infogaze.grid import Location, require_inside, tensor_of
+from infogaze.nn.belief import Belief
+from infogaze.nn.gain import entropy
+from infogaze.nn.model import GlimpseClassifier
+from infogaze.nn.pixels import normalise_pixels
+from infogaze.nn.typicality import Typicality
+from infogaze.rng import SceneNoise
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What one look of a batch of scenes left behind."""
+
+    location: Num[Tensor, "B 2"]
+    """Row and column of the glimpses' top-left pixels."""
+    probabilities: Float[Tensor, "B classes"]
+    """Class probabilities after the look."""
+    entropy: Float[Tensor, " B"]
+    """Their entropy in nats."""
+    gain: Float[Tensor, "B rows cols"]
+    """The map that chose the location, in nats; zeros where none did."""
+
+
+class Episode:
+    """A batch of scenes, looked at one glimpse at a time. `Agent.episode` begins one."""
+
+    def __init__(
+        self,
+        model: GlimpseClassifier,
+        *,
+        seeds: Int[Tensor, " B"],
+        budget: int,
+        policy: Policy,
+        first_policy: Policy,
+        first: Location | None = None,
+        stop: StopRule | None = None,
+        autocast: torch.autocast,
+        channels: int | None = None,
+        flip_tta: bool = False,
+        typicality: Typicality | None = None,
+    ) -> None:
+        self._model = model
+        self._autocast = autocast
+        self._channels = channels
+        self._seeds = seeds
+        self._policy, self._first_policy = policy, first_policy
+        self._stop = stop
+        self._typicality = typicality
+        self.batch = len(seeds)
+        """Number of scenes."""
+        self.budget = budget
+        """The most looks a scene gets."""
+        self.history: list[Look] = []
+        """One record a look."""
+        self.stopped: Bool[Tensor, " B"] = torch.zeros_like(seeds, dtype=torch.bool)
+        """The scenes that the stop rule has ended. What is observed of them afterwards is not used, nor of those with no location left."""
+        self.looks_taken: Int[Tensor, " B"] = torch.zeros_like(seeds)
+        """How many looks each scene has taken in."""
+        with torch.no_grad():
+            self._belief = model.backbone.start(self.batch)
+            self._flipped = model.backbone.start(self.batch) if flip_tta else None
+        self._candidates = torch.ones(self.batch, model.grid.num_locations, dtype=torch.bool, device=seeds.device)
+        self._probabilities: Tensor | None = None
+        self._ood = torch.zeros(self.batch, device=seeds.device)
+        self._chosen_by = self._no_gain()
+        self._next: Choice | None = None
+        self._asked: Choice | None = None  # what the user was told of it
+        if first is not None:
+            self._next = self._asked = Choice(self._locations(first), self._no_gain(), has_map=False)
+
+    @property
+    def done(self) -> bool:
+        """Whether the budget is spent, or every scene has stopped or has no location left."""
+        if len(self.history) >= self.budget:
+            return True
+        return not bool(self.running.any())
+
+    @property
+    def running(self) -> Bool[Tensor, " B"]:
+        """The scenes that go on within the budget: not stopped, and with a location left that was not looked at."""
+        return ~self.stopped & self._candidates.any(1)
+
+    @property
+    def belief(self) -> Belief:
+        """What is held of the scenes now."""
+        return self._belief
+
+    @property
+    def probabilities(self) -> Float[Tensor, "B classes"]:
+        """The class probabilities after the looks so far; before the first look, all labels are equally likely."""
+        if self._probabilities is None:
+            with torch.no_grad():
+                classes = self._model.backbone.classify(self._belief).shape[-1]
+            return torch.full((self.batch, classes), 1.0 / classes, device=self._seeds.device)
+        return self._probabilities.clone()
+
+    @property
+    def gain(self) -> Float[Tensor, "B rows cols"]:
+        """The map that chose the last location, in nats, finite everywhere; zeros where no map chose it."""
+        return self._grid_map(self._chosen_by)
+
+    @property
+    def has_map(self) -> bool:
+        """Whether the next location is chosen by a map; where not, `next_gain` is zeros."""
+        return self._plan().has_map
+
+    @property
+    def next_gain(self) -> Float[Tensor, "B rows cols"]:
+        """The map that will choose the next location."""
+        return self._grid_map(self._plan().gain)
+
+    @property
+    def candidates(self) -> Bool[Tensor, "B rows cols"]:
+        """The locations that may still be chosen."""
+        return self._grid_map(self._candidates)
+
+    @property
+    def ood_score(self) -> Float[Tensor, " B"] | None:
+        """How unusual the glimpses so far are, their mean: about 1 for scenes like those of training. None where the model cannot tell."""
+        if self._typicality is None:
+            return None
+        return self._ood / self.looks_taken.clamp(min=1)
+
+    @property
+    def out_of_distribution(self) -> Bool[Tensor, " B"]:
+        """The scenes whose glimpses are unlike those of nearly all training scenes; none where the model cannot tell."""
+        if self._typicality is None:
+            return torch.zeros_like(self.stopped)
+        return self._ood > self._typicality.threshold * self.looks_taken
+
+    def next_location(self) -> Num[Tensor, "B 2"]:
+        """Where to look next: row and column of the glimpse's top-left pixel. The same until something is observed.
+
+        Scenes that are not `running` have one too, and need not be looked at: any glimpse will do for them.
+        """
+        if self.done:
+            raise RuntimeError(f"the episode is done after {len(self.history)} looks; begin another")
+        self._asked = self._plan()
+        self._chosen_by = self._asked.gain
+        return self._asked.location.clone()
+
+    @torch.no_grad()
+    def observe(self, glimpse: Tensor | np.ndarray, at: Location | None = None) -> None:
+        """Take in the glimpses [B, C, g, g] seen at `next_location()`, or `at` any other location, fractions of a pixel too."""
+        if self.done:
+            raise RuntimeError(f"the episode is done after {len(self.history)} looks; begin another")
+        asked, running = self._asked, self.running
+        if at is not None:
+            location = self._locations(at)
+        elif asked is not None:
+            location = asked.location
+        else:
+            raise RuntimeError("observe() needs a location: call next_location() first, or give at=")
+        pixels, chosen_by = self._pixels(tensor_of(glimpse)), self._no_gain()
+        if asked is not None:
+            chosen_by = torch.where((location == asked.location).all(1, keepdim=True), asked.gain, chosen_by)
+        with self._autocast:
+            content = self._model.backbone.features(pixels)
+        updated, probabilities = self._updated(self._belief, content, location)
+        if self._flipped is not None:
+            with self._autocast:
+                mirrored = self._model.backbone.features(pixels.flip(-1))
+            flipped, also = self._updated(self._flipped, mirrored, self._model.grid.mirrored(location))
+            self._flipped = flipped.where(running, self._flipped)
+            probabilities = (probabilities + also) / 2
+        self._probabilities = torch.where(running[:, None], probabilities, self.probabilities)
+        self._belief = updated.where(running, self._belief)
+        if self._typicality is not None:
+            self._ood = self._ood + running * self._typicality.score(content)
+        self.looks_taken = self.looks_taken + running
+        self._candidates = self._candidates & ~(self._model.grid.at(location) & running[:, None])
+        self._chosen_by, self._next, self._asked = chosen_by, None, None
+        self.history.append(
+            Look(
+                location=location,
+                probabilities=self._probabilities,
+                entropy=entropy(self._probabilities),
+                gain=self._grid_map(chosen_by),
+            )
+        )
+        if self._stop is not None and not self.done:
+            self.stopped = self.stopped | self._stop(self)
+
+    def _updated(self, belief: Belief, content: Tensor, location: Tensor) -> tuple[Belief, Tensor]:
+        """The belief with these glimpses, and the class probabilities it holds."""
+        backbone = self._model.backbone
+        with self._autocast:
+            updated = backbone.update(belief, content, location)
+            return updated, backbone.classify(updated).exp()
+
+    @torch.no_grad()
+    def _plan(self) -> Choice:
+        if self._next is None:
+            policy = self._policy if self.history else self._first_policy
+            noise = SceneNoise(self._seeds, len(self.history))
+            with self._autocast:
+                self._next = policy(self._model, self._belief, candidates=self._candidates, noise=noise)
+        return self._next
+
+    def _no_gain(self) -> Tensor:
+        return torch.zeros(self._candidates.shape, device=self._candidates.device)
+
+    def _grid_map(self, values: Tensor) -> Tensor:
+        return values.view(self.batch, self._model.grid.rows, self._model.grid.cols)
+
+    def _locations(self, at: Location) -> Tensor:
+        locations = tensor_of(at).to(self._seeds.device)
+        if locations.shape not in {(2,), (self.batch, 2)}:
+            raise InfogazeError(
+                f"a location has shape {tuple(locations.shape)}; (2,) or ({self.batch}, 2) is allowed: row, column"
+            )
+        grid = self._model.grid
+        require_inside(locations, grid.height - grid.glimpse_size, grid.width - grid.glimpse_size)
+        return locations.expand(self.batch, 2)
+
+    def _pixels(self, glimpse: Tensor) -> Tensor:
+        side = self._model.grid.glimpse_size
+        shape = tuple(glimpse.shape)
+        channels = self._channels if self._channels is not None or len(shape) != 4 else shape[1]
+        if shape != (self.batch, channels, side, side):
+            expected = f"({self.batch}, {'channels' if channels is None else channels}, {side}, {side})"
+            raise InfogazeError(f"glimpses have shape {shape}; {expected} is expected")
+        glimpse = glimpse.to(self._seeds.device)
+        precision = next(self._model.parameters()).dtype
+        if glimpse.dtype == torch.uint8:
+            return normalise_pixels(glimpse, precision)
+        if not glimpse.is_floating_point():
+            raise InfogazeError(f"glimpses are {glimpse.dtype}; uint8, or float in [0, 1], is expected")
+        if not bool(((glimpse >= 0) & (glimpse <= 1)).all()):
+            raise InfogazeError("float glimpses must lie in [0, 1] with no NaN; give uint8 for 0 to 255")
+        return normalise_pixels(glimpse, precision)

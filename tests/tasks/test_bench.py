@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from infogaze.cli.main import main
+from infogaze.data.sets import Split
+from infogaze.presets import preset
+from infogaze.tasks.bench import flops_per_image
+from tests.support.calls import refused
+
+
+def test_bench_writes_every_row_with_its_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "bench.json"
+    main(["bench", "digits", "--device", "cpu", "--batch-size", "2", "--seconds", "0", "--out", str(out)])
+    record = json.loads(out.read_text())
+    assert record["preset"] == "digits"
+    assert record["device"].startswith("CPU")
+    assert [row["row"] for row in record["rows"]] == ["phase 1", "phase 2", "phase 3", "test", "decision"]
+    assert [row["batch_size"] for row in record["rows"]] == [2, 2, 2, 2, 1]
+    for row in record["rows"]:
+        assert row["images_per_second"] == pytest.approx(1000 * row["batch_size"] / row["milliseconds"])
+        assert row["gflop_per_image"] > 0
+        assert row["peak_memory_gib"] is None
+    assert "images/s" in capsys.readouterr().out
+
+
+def test_bench_refuses_a_row_or_a_device_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, words in (
+        (["--rows", "phase 9"], ("'phase 9'", "phase 1", "decision")),
+        (["--device", "toaster"], ("'toaster'", "auto", "cpu", "cuda:N")),
+    ):
+        line = refused(capsys, "bench", "digits", *arguments)
+        assert all(word in line for word in words)
+
+
+def test_the_operations_of_phase_1_are_those_of_the_tables() -> None:
+    settings = preset("cifar10")
+    split = Split(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), torch.zeros(4, dtype=torch.int64))
+    glimpse = 36 * 64 * 27 + 16 * 128 * 64 * 9 + 4 * 256 * 128 * 9 + 128 * 256 * 4
+    place, features, hidden, classes = 2 * 128, 128 * 512, 512 * 512, 512 * 10
+    forward = 7 * (glimpse + place + features + hidden + classes)
+    # Twice as much again for the gradients of weights and inputs, but for the first convolution's and location's inputs
+    # and the state before the first look.
+    backward = 2 * forward - 7 * (36 * 64 * 27 + place) - hidden
+    counted = flops_per_image("phase 1", settings, split)
+    assert counted == pytest.approx(2 * (forward + backward), rel=0.01)
+
+
+def test_a_preset_with_flip_tta_is_tested_with_it() -> None:
+    alone = replace(preset("digits"), horizontal_flip=True)
+    sizes = alone.model
+    split = Split(
+        torch.zeros(2, sizes.channels, sizes.height, sizes.width, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64)
+    )
+
+    def counted(row: str, flip_tta: bool) -> float:
+        return flops_per_image(row, replace(alone, flip_tta=flip_tta), split)
+
+    # A phase 1 is a forward pass over as many looks, and a backward pass of about twice as much.
+    more = counted("test", True) - counted("test", False)
+    assert more == pytest.approx(counted("phase 1", False) / 3, rel=0.2)
+    assert counted("phase 1", True) == counted("phase 1", False)
