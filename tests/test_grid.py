@@ -142,6 +142,63 @@ def test_the_nearest_place_is_the_one_that_trying_all_finds(sizes: Sizes, betwee
     assert torch.equal(grid.nearest(grid.locations()), torch.arange(grid.num_locations))
 
 
+IRREGULAR = GlimpseGrid(height=13, width=15, glimpse_size=4, stride=4)
+"""Rows 0, 4, 8 and 9; columns 0, 4, 8 and 11."""
+ONE_ROW = GlimpseGrid(height=4, width=15, glimpse_size=4, stride=4)
+
+
+@given(_sizes(20), st.sampled_from([torch.int64, torch.float32, torch.float64]))
+def test_at_a_place_of_the_grid_all_weight_is_its_own(sizes: Sizes, dtype: torch.dtype) -> None:
+    grid = _grid(sizes)
+    assert torch.equal(grid.interpolation(grid.locations().to(dtype)), torch.eye(grid.num_locations))
+
+
+@given(_sizes(20), st.sampled_from([torch.float32, torch.float64]), st.integers(0, 2**31))
+def test_the_weights_of_the_places_in_a_location_are_shares_of_the_four_around_it(
+    sizes: Sizes, dtype: torch.dtype, seed: int
+) -> None:
+    grid, where = _grid(sizes), _fractional_locations(sizes, 30, seed=seed).to(dtype)
+    weights = grid.interpolation(where)
+    assert weights.shape == (30, grid.num_locations)
+    torch.testing.assert_close(weights.sum(1), torch.ones(30))
+    assert (weights >= -1e-6).all()
+    away = (grid.locations() - where[:, None]).abs().amax(-1)  # [30, L]
+    assert (weights[away >= sizes.stride] < 1e-5).all(), "none but those less than a stride away"
+
+
+@given(_sizes(20), st.integers(0, 2**31))
+def test_between_places_a_bilinear_function_is_reproduced(sizes: Sizes, seed: int) -> None:
+    grid, where = _grid(sizes), _fractional_locations(sizes, 30, seed=seed)
+    factors = torch.randn(4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+    def function(locations: Tensor) -> Tensor:
+        row, col = locations.double().unbind(-1)
+        return factors[0] + factors[1] * row / 20 + factors[2] * col / 20 + factors[3] * row * col / 400
+
+    found = grid.interpolation(where).double() @ function(grid.locations())
+    torch.testing.assert_close(found, function(where), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("grid", "where", "shares"),
+    [
+        (IRREGULAR, (4.0, 9.0), {(4, 8): 2 / 3, (4, 11): 1 / 3}),
+        (IRREGULAR, (8.5, 8.0), {(8, 8): 1 / 2, (9, 8): 1 / 2}),
+        (IRREGULAR, (8.25, 9.5), {(8, 8): 3 / 8, (8, 11): 3 / 8, (9, 8): 1 / 8, (9, 11): 1 / 8}),
+        (IRREGULAR, (1.0, 2.0), {(0, 0): 3 / 8, (0, 4): 3 / 8, (4, 0): 1 / 8, (4, 4): 1 / 8}),
+        (IRREGULAR, (9.0, 11.0), {(9, 11): 1.0}),
+        (ONE_ROW, (0.0, 1.0), {(0, 0): 3 / 4, (0, 4): 1 / 4}),
+        (ONE_ROW, (0.0, 10.0), {(0, 8): 1 / 3, (0, 11): 2 / 3}),
+    ],
+)
+def test_weights_by_hand_where_the_last_place_is_nearer_and_where_there_is_one_row(
+    grid: GlimpseGrid, where: tuple[float, float], shares: dict[tuple[int, int], float]
+) -> None:
+    (weights,) = grid.interpolation(torch.tensor([where]))
+    expected = [shares.get((row, col), 0.0) for row, col in grid.locations().tolist()]
+    assert weights.tolist() == pytest.approx(expected, abs=1e-6)
+
+
 @given(_sizes(20), st.sampled_from([torch.uint8, torch.float32, torch.float64]), st.integers(0, 2**31))
 def test_extraction_is_slicing(sizes: Sizes, dtype: torch.dtype, seed: int) -> None:
     images = _scenes(3, 2, sizes.height, sizes.width, dtype, seed)

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import infogaze
-from infogaze import METHODS, Agent, ImageSensor, Model, ModelFolderError, Origin, RandomPolicy
+from infogaze import METHODS, Agent, ImageSensor, Model, ModelConfig, ModelFolderError, Origin, RandomPolicy
 from infogaze.errors import InfogazeError
 from infogaze.files import write_whole
 from infogaze.methods.registry import build_for
@@ -61,7 +61,7 @@ def test_how_scenes_are_made_and_classified_is_saved(flip_tta: bool, fit: Fit, t
 
 def test_masked_weights_are_not_stored(folder: Path) -> None:
     stored = load_file(folder / "model.safetensors")
-    weight = stored["posterior.layers.0.spline.between.weight"]
+    weight = stored["imagination.posterior.layers.0.spline.between.weight"]
     assert weight.shape == (CONFIG.latent_size * (CONFIG.latent_size + 1) // 2,)
 
 
@@ -70,7 +70,8 @@ def test_half_precision_halves_the_file_and_loads_as_float32(tmp_path: Path) -> 
     infogaze.save(tiny_agent(), tmp_path / "half", dtype=torch.float16)
     sizes = [sum(t.nbytes for t in load_file(tmp_path / n / "model.safetensors").values()) for n in ("full", "half")]
     assert sizes[1] < 0.51 * sizes[0]
-    assert infogaze.load(tmp_path / "half").model.log_variance.dtype == torch.float32
+    again = infogaze.load(tmp_path / "half").model
+    assert {value.dtype for value in again.parameters()} == {torch.float32}
 
 
 def described(folder: Path) -> dict[str, Any]:
@@ -99,11 +100,16 @@ OLD_SIZES = {
 }  # fmt: skip
 
 
+def without_imagination(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Named as when S, D and sigma^2 were the model's own, and not its imagination's."""
+    return {name.removeprefix("imagination."): value for name, value in tensors.items()}
+
+
 def as_format_1(folder: Path) -> dict[str, Any]:
     """Rewrite a model folder in the words of the first format; its description."""
     path = folder / "model.safetensors"
     tensors = {name.replace("correction.", "hindsight."): value for name, value in load_file(path).items()}
-    save_file(tensors, path)
+    save_file(without_imagination(tensors), path)
     found = described(folder)
     old = {OLD_FIELDS.get(name, name): value for name, value in found.items()}
     del old["ood_threshold"], old["typicality"]
@@ -120,7 +126,8 @@ def test_a_folder_of_the_first_format_loads_as_the_same_model(tmp_path: Path) ->
     old = as_format_1(tmp_path)
     assert {"looks", "samples", "twin"} <= set(old)
     assert {"classes", "glimpse", "keeping", "hindsight"} <= set(old["model"])
-    assert any(name.startswith("hindsight.") for name in load_file(tmp_path / "model.safetensors"))
+    begins = {name.partition(".")[0] for name in load_file(tmp_path / "model.safetensors")}
+    assert begins == {"backbone", "posterior", "decoder", "log_variance", "hindsight"}
     again = infogaze.load(tmp_path)
     assert (again.origin, again.num_looks, again.flip_tta, again.fit) == (agent.origin, agent.num_looks, True, "pad")
     assert again.typicality is None
@@ -159,6 +166,27 @@ def test_a_folder_of_the_first_format_is_written_anew_in_todays_words(folder: Pa
     infogaze.save(infogaze.load(folder), tmp_path / "again")
     assert described(tmp_path / "again")["format"] == FORMAT
     assert_alike(infogaze.load(folder), infogaze.load(tmp_path / "again"))
+
+
+@pytest.mark.parametrize("config", [CONFIG, WITH_CORRECTION], ids=["plain", "corrected"])
+def test_weights_named_before_there_was_an_imagination_load_and_are_written_by_their_names_of_today(
+    config: ModelConfig, tmp_path: Path
+) -> None:
+    agent, path = tiny_agent(config), tmp_path / "model" / "model.safetensors"
+    infogaze.save(agent, path.parent)
+    today = load_file(path)
+    old = without_imagination(today)
+    save_file(old, path)
+    rewrite(path.parent, weights={path.name: digest_of(path)})
+    assert described(path.parent)["format"] == FORMAT
+    assert not old.keys() & {name for name in today if name.startswith("imagination.")}
+    assert {"posterior", "decoder", "log_variance"} <= {name.partition(".")[0] for name in old}
+    again = infogaze.load(path.parent)
+    assert_alike(agent, again)
+    infogaze.save(again, tmp_path / "again")
+    written = load_file(tmp_path / "again" / path.name)
+    assert written.keys() == today.keys()
+    assert all(torch.equal(written[name], value) for name, value in today.items())
 
 
 def test_a_field_left_out_of_a_folder_of_today_is_named(folder: Path) -> None:
@@ -288,12 +316,12 @@ def test_a_model_with_a_gain_correction_comes_back_with_its_gain(tmp_path: Path)
     again = infogaze.load(tmp_path)
     assert again.origin is not None
     assert again.origin.config == WITH_CORRECTION
-    belief, noise = agent.model.backbone.start(2), torch.randn(3, 2, CONFIG.latent_size)
+    belief, noise = agent.model.backbone.start(2), torch.randn(2, 3, CONFIG.latent_size)
     assert isinstance(agent.model, Model)
     assert isinstance(again.model, Model)
-    gain = agent.model.gain(belief, noise)
-    torch.testing.assert_close(again.model.gain(belief, noise), gain)
-    assert float((gain - agent.model.imagined_gain(belief, noise)).detach().abs().max()) > 1e-3
+    gain = agent.model.gain(belief, 3, noise=noise)
+    torch.testing.assert_close(again.model.gain(belief, 3, noise=noise), gain)
+    assert float((gain - agent.model.imagined_gain(belief, 3, noise=noise)).detach().abs().max()) > 1e-3
 
 
 def test_weights_in_several_files_are_the_same_weights(tmp_path: Path) -> None:

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from infogaze.nn.belief import Belief
     from infogaze.nn.config import ModelConfig
     from infogaze.nn.decoder import Decoder
+    from infogaze.nn.dictionary import Dictionary
+    from infogaze.nn.imagination import Imagination, Imagined
     from infogaze.nn.model import GlimpseClassifier, Model, build
+    from infogaze.nn.partial_vae import PartialVAE
     from infogaze.nn.posterior import Posterior
     from infogaze.presets import PRESETS, Preset, preset
     from infogaze.rng import SceneNoise, scene_seeds
@@ -53,7 +56,10 @@ _HOMES = {
     "nn.belief": ("Belief",),
     "nn.config": ("ModelConfig",),
     "nn.decoder": ("Decoder",),
+    "nn.dictionary": ("Dictionary",),
+    "nn.imagination": ("Imagination", "Imagined"),
     "nn.model": ("GlimpseClassifier", "Model", "build"),
+    "nn.partial_vae": ("PartialVAE",),
     "nn.posterior": ("Posterior",),
     "presets": ("PRESETS", "Preset", "preset"),
     "rng": ("SceneNoise", "scene_seeds"),
@@ -75,12 +81,15 @@ __all__ = [
     "Classification",
     "Confident",
     "Decoder",
+    "Dictionary",
     "Episode",
     "GainPolicy",
     "GlimpseBackbone",
     "GlimpseClassifier",
     "GlimpseGrid",
     "ImageSensor",
+    "Imagination",
+    "Imagined",
     "InfogazeError",
     "LittleToGain",
     "Look",
@@ -89,6 +98,7 @@ __all__ = [
     "ModelConfig",
     "ModelFolderError",
     "Origin",
+    "PartialVAE",
     "Policy",
     "Posterior",
     "Preset",

@@ -96,6 +96,14 @@ class GlimpseGrid:
         row, col = locations.unbind(-1)
         return _nearest(row, rows) * self.cols + _nearest(col, cols)
 
+    def interpolation(self, locations: Num[Tensor, "N 2"]) -> Float[Tensor, "N L"]:
+        """The weights of all places in what lies at these locations, bilinearly: rows that add up to one."""
+        down, across = (
+            _hats(values, starts)
+            for values, starts in zip(locations.unbind(-1), self.axes(locations.device), strict=True)
+        )
+        return (down[:, :, None] * across[:, None, :]).flatten(1)
+
     def at(self, locations: Num[Tensor, "B 2"]) -> Bool[Tensor, "B L"]:
         """Which place a location falls on: the one less than half a pixel away, if any."""
         distance = locations[:, None] - self.locations(locations.device)  # [B, L, 2]
@@ -106,6 +114,18 @@ def _nearest(values: Num[Tensor, "*batch"], starts: Int[Tensor, " n"]) -> Int[Te
     """The index of the start nearest to each value; of two as near, the later."""
     between = (starts[1:] + starts[:-1]) / 2
     return torch.bucketize(values.double().contiguous(), between.double(), right=True)
+
+
+def _hats(values: Num[Tensor, " N"], starts: Int[Tensor, " n"]) -> Float[Tensor, "N n"]:
+    """The weight of each start in a value between two of them."""
+    if len(starts) == 1:
+        return torch.ones(len(values), 1, device=values.device)
+    left = (torch.bucketize(values.double().contiguous(), starts.double(), right=True) - 1).clamp(0, len(starts) - 2)
+    share = (values - starts[left]) / (starts[left + 1] - starts[left])
+    weights = torch.zeros(len(values), len(starts), device=values.device)
+    return weights.scatter(1, left[:, None], 1.0 - share[:, None].float()).scatter(
+        1, left[:, None] + 1, share[:, None].float()
+    )
 
 
 def tensor_of(values: Tensor | np.ndarray | Sequence[float] | Sequence[Sequence[float]]) -> Tensor:

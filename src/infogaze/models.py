@@ -230,9 +230,7 @@ def _load(folder: Path, device: torch.device | str) -> Agent:
     description = _description(path)
     tensors: dict[str, Tensor] = {}
     for name, digest in description.weights.items():
-        tensors.update(
-            {_RENAMED_WEIGHTS.sub("correction.", key): value for key, value in _tensors(folder / name, digest).items()}
-        )
+        tensors.update({_today(key): value for key, value in _tensors(folder / name, digest).items()})
     try:
         # Without memory for its weights: what the files do not hold is not made.
         with torch.device("meta"):
@@ -275,13 +273,24 @@ def _description(path: Path) -> Description:
         raise ModelFolderError(f"{path}: not a valid description of a model: {error}") from None
 
 
-_RENAMED_WEIGHTS = re.compile(r"^hindsight\.")
-"""What tensors of the gain correction were called in format 1."""
+_RENAMED_WEIGHTS = {
+    "hindsight.": "correction.", "posterior.": "imagination.posterior.", "decoder.": "imagination.decoder.",
+    "log_variance": "imagination.log_variance",
+}  # fmt: skip
+"""How the names of tensors began before."""
 _RENAMED_FIELDS = {"looks": "num_looks", "samples": "num_samples", "twin": "flip_tta"}
 _RENAMED_SIZES = {
     "classes": "num_classes", "glimpse": "glimpse_size", "keeping": "residual_belief", "hindsight": "gain_correction",
 }  # fmt: skip
 _RENAMED_METHODS = {"no-hindsight": "paper", "gaussian-no-hindsight": "gaussian", "gaussian": "infogaze-gaussian"}
+
+
+def _today(name: str) -> str:
+    """What a tensor is called now."""
+    for before, now in _RENAMED_WEIGHTS.items():
+        if name.startswith(before):
+            return now + name.removeprefix(before)
+    return name
 
 
 def _from_format_1(found: dict[str, Any]) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class Preset:
 
 _SMALL = ModelConfig(
     height=32, width=32, channels=3, num_classes=10, glimpse_size=8, stride=4, glimpse_widths=(64, 128, 256),
-    feature_size=128, belief_size=512, latent_size=256, flow_layers=4, gain_correction=True,
+    feature_size=128, belief_size=512, latent_size=256, flow_layers=4, gain_correction=True, dictionary_entries=1024,
 )  # fmt: skip
 _LARGE = replace(_SMALL, num_classes=100, feature_size=512, belief_size=2048, latent_size=1024, flow_layers=6)
 _TINY_IMAGENET = replace(
@@ -66,11 +66,12 @@ _TINY_IMAGENET = replace(
 )
 _PLUS = replace(_SMALL, glimpse_widths=(128, 256, 512), glimpse_residuals=1, residual_belief=True, latent_size=128)
 _OWN = replace(
-    _SMALL, glimpse_widths=(32, 48, 64), feature_size=64, belief_size=256, latent_size=64, flow_layers=2, residual_belief=True
+    _SMALL, glimpse_widths=(32, 48, 64), feature_size=64, belief_size=256, latent_size=64, flow_layers=2, residual_belief=True,
+    dictionary_entries=256,
 )  # fmt: skip
 _DIGITS = ModelConfig(
     height=32, width=32, channels=1, num_classes=10, glimpse_size=8, stride=4, glimpse_widths=(16, 24, 32),
-    feature_size=32, belief_size=128, latent_size=32, flow_layers=4,
+    feature_size=32, belief_size=128, latent_size=32, flow_layers=4, dictionary_entries=128,
 )  # fmt: skip
 
 _ALL = (

@@ -65,7 +65,7 @@ class SceneNoise:
         position = torch.arange(math.prod(shape), device=self.seeds.device)
         bits = _shift(_hash(keys[:, None] + position * _GOLDEN), 40)  # [B, n], 24 bits: all that float32 can tell apart
         below = 1.0 - 2.0**-24  # the largest number of all is rounded up to one
-        return ((bits + 0.5) * 2.0**-24).clamp(max=below).view(-1, *shape)
+        return ((bits + 0.5) * 2.0**-24).clamp(max=below).view(len(self.seeds), *shape)
 
 
 def _hash(x: Tensor) -> Tensor:

@@ -140,7 +140,7 @@ def test_a_run_is_measured_in_full_and_accuracy_by_look_is_printed(
     run, other = evaluated / "infogaze-0-set", copy(evaluated, home, "random-0-set")
     evaluate(run, other, "--judge", evaluated / "cnn-0-set")
     assert measured(run) == ALL
-    assert {kind.file for kind in ALL - measured(other)} == {"latents", "sample-counts"}
+    assert {kind.file for kind in ALL - measured(other)} == {"latents", "sample-counts", "coherence"}
     about = store.about(run / "evaluation")
     assert (about.method, about.preset, about.seed, about.data) == ("infogaze", "digits", 0, "set")
     assert (about.scenes, about.num_looks, about.num_samples, about.classes) == (16, 4, 3, ("0", "1", "2"))

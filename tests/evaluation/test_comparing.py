@@ -15,6 +15,8 @@ from tests.evaluation.test_store import ABOUT
 
 FAST = RECIPES["fast"]
 IMAGINING = {name for name, method in METHODS.items() if method.imagines}
+BY_VAE = {name for name, method in METHODS.items() if method.imagination == "vae"}
+BY_DICTIONARY = {name for name, method in METHODS.items() if method.imagination == "dictionary"}
 
 
 def as_stored(recipe: Recipe) -> Recipe:
@@ -40,13 +42,15 @@ def test_a_run_is_known_by_the_recipe_that_its_configuration_holds(method: str) 
         (replace(FAST, full_image=PhaseRecipe(epochs=7, batch_size=64)), {"cnn"}),
         (replace(FAST, phase2=replace(FAST.phase2, epochs=7)), set(METHODS) - {"cnn"}),
         (replace(FAST, phase2=replace(FAST.phase2, batch_size=7)), IMAGINING),
-        (replace(FAST, num_samples=7), IMAGINING),
-        (replace(FAST, kl_warmup=0.25), IMAGINING),
+        (replace(FAST, num_samples=7), BY_VAE),
+        (replace(FAST, kl_warmup=0.25), BY_VAE),
+        (replace(FAST, num_entries=7), BY_DICTIONARY),
+        (replace(FAST, batch_norm_images=7), set(METHODS)),
         (replace(FAST, augmentation=None), set(METHODS)),
     ],
     ids=[
         "ema_decay", "phase1", "full_image", "epochs of phase2", "batch_size of phase2", "num_samples", "kl_warmup",
-        "augmentation",
+        "num_entries", "batch_norm_images", "augmentation",
     ],
 )  # fmt: skip
 def test_another_value_is_another_recipe_to_the_methods_that_read_it(other: Recipe, changes: set[str]) -> None:

@@ -33,6 +33,7 @@ from tests.support.looks import looked_alike
 from tests.support.tiny import CONFIG, tiny_agent
 
 LOOKS, SCENES, SEED = 4, 11, 5
+SIZES = replace(CONFIG, dictionary_entries=6)
 NAMES = tuple(f"class {index}" for index in range(CONFIG.num_classes))
 THAT_LOOK = [name for name in METHODS if METHODS[name].sees != "everything"]
 WITH_MAPS = ["infogaze", "discriminative", "oracle"]
@@ -57,7 +58,7 @@ def last_layer(model: GlimpseClassifier) -> nn.Linear:
 
 
 def agent_around(model: GlimpseClassifier, method: str) -> Agent:
-    origin = Origin(method=method, config=METHODS[method].sizes(CONFIG), num_samples=5)
+    origin = Origin(method=method, config=METHODS[method].sizes(SIZES), num_samples=5)
     return make_agent(model, NAMES, origin=origin, num_looks=LOOKS)
 
 
@@ -70,7 +71,7 @@ def subject_of(agent: Agent, test: Split = SPLIT, *, seed: int = SEED, batch_siz
 @cache
 def balanced(method: str) -> GlimpseClassifier:
     """A model with random weights to which no class is always the likeliest."""
-    model = build_for(method, METHODS[method].sizes(CONFIG))
+    model = build_for(method, METHODS[method].sizes(SIZES))
     layer = last_layer(model)
     usual = exact_pass(subject_of(agent_around(model, method))).log_probabilities.mean((0, 1))
     with torch.no_grad():
@@ -186,8 +187,10 @@ def test_what_is_measured_of_a_method_is_what_means_something_for_it(name: str) 
         assert everything == ["records"]
     elif name in {"infogaze", "paper", "gaussian", "infogaze-gaussian", "attention"}:
         assert everything == list(MEASUREMENTS)
+    elif name == "dictionary":
+        assert everything == [kind for kind in MEASUREMENTS if kind != "latents"]
     else:
-        assert everything == [kind for kind in MEASUREMENTS if kind not in {"latents", "sample-counts"}]
+        assert everything == [kind for kind in MEASUREMENTS if kind not in {"latents", "sample-counts", "coherence"}]
 
 
 def test_the_exact_pass_comes_first_whatever_the_order_in_which_measurements_are_named() -> None:
@@ -322,9 +325,17 @@ def test_latents_are_samples_for_every_look_at_the_first_scene_and_repeat() -> N
     assert not torch.allclose(latents(subject_of(tiny_agent(), other), silent).z, found.z)
 
 
-def test_a_method_that_imagines_nothing_has_no_latents() -> None:
-    with pytest.raises(ValueError, match="imagines nothing"):
-        latents(subject_of(agent_of("random")), silent)
+def test_latents_of_different_models_are_of_the_same_looks() -> None:
+    one, other = (latents(subject_of(agent_of(method)), silent) for method in ("paper", "gaussian"))
+    assert torch.equal(one.locations, other.locations)
+    assert len(one.locations.unique(dim=0)) == LOOKS, "none twice"
+    assert not torch.allclose(one.z, other.z)
+
+
+@pytest.mark.parametrize("method", ["random", "dictionary"])
+def test_a_method_without_a_partial_vae_has_no_latents(method: str) -> None:
+    with pytest.raises(ValueError, match="without a Partial VAE"):
+        latents(subject_of(agent_of(method)), silent)
 
 
 @pytest.mark.parametrize("method", ["infogaze", "random", "oracle", "ram"])

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from infogaze.evaluation import store
+from infogaze.evaluation.coherence import Coherence
 from infogaze.evaluation.corrupted import Corrupted
 from infogaze.evaluation.exact_pass import Records
 from infogaze.evaluation.judged import Judged
@@ -63,7 +64,8 @@ MADE: tuple[Record, ...] = (
         scenes=torch.tensor([0, 90_001]), common=torch.tensor(1), images=pixels(2, 1, 16, 20), labels=whole(2),
         locations=whole(2, 4, 2), gains=floats(2, 4, 3, 4), probabilities=floats(2, 4, 2), class_means=pixels(2, 1, 16, 20),
     ),
-    Latents(torch.tensor(0), floats(4, 6, 3)),
+    Latents(torch.tensor(0), whole(4, 2), floats(4, 6, 3)),
+    Coherence(mutual_information=floats(3, 3), incoherence=floats(3, 3)),
 )  # fmt: skip
 RECORDS = MADE[0]
 

@@ -42,6 +42,7 @@ pytestmark = [
 ]
 
 SETTINGS = preset("digits")
+SIZES = replace(SETTINGS.model, dictionary_entries=0)
 OBJECTIVE = Objective(num_looks=SETTINGS.num_looks, alpha=SETTINGS.alpha, beta=SETTINGS.beta, dropout=SETTINGS.dropout)
 AUGMENTATION = Augmentation(flip=False)
 BATCH, STEPS = 64, 8
@@ -93,7 +94,7 @@ def plain_steps(model: Model, index: int, split: Split) -> list[float]:
 
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_captured_and_compiled_steps_are_the_plain_ones(index: int) -> None:
-    begin = build(SETTINGS.model, 3).to("cuda")
+    begin = build(SIZES, 3).to("cuda")
     plain, fast = copy.deepcopy(begin).double(), copy.deepcopy(begin)
     split = some_scenes()
     expected = plain_steps(plain, index, split)
@@ -114,7 +115,7 @@ def test_captured_and_compiled_steps_are_the_plain_ones(index: int) -> None:
 
 
 def test_a_captured_decision_is_the_plain_one() -> None:
-    model = build(SETTINGS.model, 3).eval()
+    model = build(SIZES, 3).eval()
     for parameter in model.parameters():
         parameter.data.normal_(0.0, 0.2, generator=torch.Generator().manual_seed(5))
     plain, fast = copy.deepcopy(model).double(), model.to("cuda")
@@ -182,12 +183,12 @@ from torch import distributed
 from infogaze.nn.model import build
 from infogaze.methods.three_phases import CLASSIFY
 from infogaze.training.distributed import own_part
-from tests.gpu.test_cuda import BATCH, RATES, SETTINGS, some_scenes, step_of
+from tests.gpu.test_cuda import BATCH, RATES, SIZES, some_scenes, step_of
 from tests.support.small_run import RECIPE
 rank, store, out = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 torch.backends.cudnn.allow_tf32 = False
 distributed.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=2)
-model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(build(SETTINGS.model, 3).to("cuda"))
+model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(build(SIZES, 3).to("cuda"))
 step = step_of(model, CLASSIFY, RECIPE, None)
 split, losses = some_scenes(), []
 for images, labels in zip(split.images.split(BATCH), split.labels.split(BATCH)):
@@ -200,7 +201,7 @@ if rank == 0:
 
 def test_two_processes_with_synchronised_batch_norm_lose_as_one_does(tmp_path: Path) -> None:
     split, expected = some_scenes(), []
-    step = step_of(build(SETTINGS.model, 3).to("cuda"), PHASES[0], RECIPE, None)
+    step = step_of(build(SIZES, 3).to("cuda"), PHASES[0], RECIPE, None)
     for images, labels in zip(split.images.split(BATCH), split.labels.split(BATCH), strict=True):
         step(images, labels, learning_rate=RATES[0])
         expected.append(step.state.meters.read().loss)

@@ -21,14 +21,18 @@ from tests.support.tiny import CONFIG
 
 ALL = ("",)
 OURS = ("infogaze", "paper", "gaussian", "infogaze-gaussian", "attention")
+BY_GAIN = (*OURS, "dictionary")
 CORRECTED = ("infogaze", "infogaze-gaussian")
-IMAGINING = ("posterior.", "decoder.", "log_variance")
 TAUGHT: dict[tuple[str, str], tuple[str, ...]] = {
     **{(name, "classify"): ("backbone.",) for name in METHODS},
-    **{(name, "imagine"): IMAGINING for name in OURS},
-    **{(name, "finetune"): ALL for name in (*OURS, "random", "oracle")},
+    **{(name, "imagine"): ("imagination.",) for name in OURS},
+    **{(name, "finetune"): ALL for name in (*BY_GAIN, "random", "oracle")},
     **{(name, "reinforce"): ALL for name in ("ram", "ram-plus")},
     ("discriminative", "estimate"): ALL,
+    # The entries are means of what glimpses hold.
+    ("dictionary", "imagine"): tuple(
+        f"imagination.{part}." for part in ("read", "locate", "steer", "mix", "keys", "usual")
+    ),
 }
 UNFELT = {"backbone.belief_update.score.2.bias"}
 """A number added to all scores of a softmax: no gradient but of rounding."""
@@ -56,7 +60,7 @@ def test_a_method_has_the_parts_it_is_said_to_have_and_no_others(method: str) ->
     own = {
         "ram": {"controller", "baseline"}, "ram-plus": {"controller", "baseline"}, "discriminative": {"head"},
     }  # fmt: skip
-    imagination = {"posterior", "decoder", "log_variance"} if METHODS[method].imagines else set()
+    imagination = {"imagination"} if METHODS[method].imagines else set()
     correction = {"correction"} if method in CORRECTED else set()
     assert parts == {"backbone"} | imagination | correction | own.get(method, set())
     assert isinstance(model, Model) == METHODS[method].imagines
@@ -66,7 +70,7 @@ def test_a_method_has_the_parts_it_is_said_to_have_and_no_others(method: str) ->
 def test_only_the_gaussian_methods_go_without_flows_and_only_the_papers_without_a_correction(method: str) -> None:
     sizes = METHODS[method].sizes(replace(CONFIG, flow_layers=2, gain_correction=True))
     assert sizes.flow_layers == (0 if "gaussian" in method else 2)
-    assert sizes.gain_correction == (method not in ("paper", "gaussian", "attention"))
+    assert sizes.gain_correction == (method not in ("paper", "gaussian", "attention", "dictionary"))
 
 
 def test_every_method_begins_a_seed_with_the_same_networks_that_see_and_name() -> None:
@@ -164,16 +168,16 @@ def test_all_else_in_phase_3_teaches_no_correction(monkeypatch: pytest.MonkeyPat
     assert reached(loss, model) == under(model, "") - under(model, "correction.")
 
 
-@pytest.mark.parametrize("method", [*OURS, "ram", "ram-plus", "discriminative"])
+@pytest.mark.parametrize("method", [*BY_GAIN, "ram", "ram-plus", "discriminative"])
 def test_looks_are_chosen_without_gradient_and_in_eval_mode(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chooser in train mode would move batch norm's statistics by what it tried, and one with gradient would keep its graph."""
     phase, model = METHODS[method].phases[-1], made(method).train()
     chooser = {"ram": "aim", "ram-plus": "aim", "discriminative": "value"}.get(method, "imagined_gain")
     real, calls = getattr(model, chooser), []
 
-    def spy(*given: object) -> Tensor:
+    def spy(*given: object, **named: object) -> Tensor:
         calls.append((torch.is_grad_enabled(), model.training))
-        return real(*given)
+        return real(*given, **named)
 
     monkeypatch.setattr(model, chooser, spy)
     step = TrainStep(model, phase, objective=OBJECTIVE, recipe=RECIPE, augmentation=None, batch_size=6, seed=0)

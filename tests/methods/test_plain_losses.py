@@ -11,7 +11,7 @@ from infogaze.nn.belief import Belief
 from infogaze.nn.model import Model
 from infogaze.training.phases import Batch
 from tests.support.methods import LOOKS, OBJECTIVE, batch_for, in_float64, outcome, still
-from tests.support.small_model import model, outspoken, plain_beliefs
+from tests.support.small_model import model, outspoken, plain_beliefs, vae_of
 from tests.support.tiny import CONFIG
 
 
@@ -36,7 +36,8 @@ def test_the_loss_of_phase_1_is_that_of_a_plain_loop_in_float64() -> None:
 def _plain_losses(net: Model, batch: Batch, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The Partial VAE's error and divergence and the classification loss from their equations, one look and scene at a time."""
     beliefs, seen = plain_beliefs(net, batch, places)
-    variance = net.log_variance.exp()
+    vae = vae_of(net)
+    variance = vae.log_variance.exp()
     errors, divergences, classification = [], [], []
     for t, belief in enumerate(beliefs):
         dropped = batch.noise.get("dropout")
@@ -44,9 +45,9 @@ def _plain_losses(net: Model, batch: Batch, places: Tensor) -> tuple[Tensor, Ten
         log_p = net.backbone.classify(Belief(belief.hidden * kept, belief.memory))
         for scene in range(len(batch.labels)):
             classification.append(-log_p[scene, batch.labels[scene]])
-            distribution = net.posterior(belief.hidden[scene : scene + 1])
+            distribution = vae.posterior(belief.hidden[scene : scene + 1])
             z, log_q = distribution.rsample_with_log_prob(batch.noise["latent"][scene : scene + 1, t])
-            guess = net.decoder(z)[0]
+            guess = vae.decoder(z)[0]
             likelihood = torch.zeros((), dtype=torch.float64)
             for s in range(t + 1):
                 error = guess[places[s, scene]] - seen[s][scene]
@@ -75,11 +76,11 @@ def test_the_loss_of_phase_2_is_that_of_a_plain_loop_in_float64(
 
 def _plain_gain(net: Model, belief: Belief, noise: Tensor) -> list[float]:
     """Equation 7 for one scene, a place and an imagined scene at a time."""
-    now = net.backbone.classify(belief)[0]
+    vae, now = vae_of(net), net.backbone.classify(belief)[0]
     gains = [0.0] * net.grid.num_locations
     for sample in noise:
-        z, _ = net.posterior(belief.hidden).rsample_with_log_prob(sample[None])
-        for place, content in enumerate(net.decoder(z)[0]):
+        z, _ = vae.posterior(belief.hidden).rsample_with_log_prob(sample[None])
+        for place, content in enumerate(vae.decoder(z)[0]):
             where = net.grid.locations()[place][None]
             after = net.backbone.classify(net.backbone.update(belief, content[None], where))[0]
             gains[place] += float((after.exp() * (after - now)).sum()) / len(noise)
@@ -107,7 +108,7 @@ def _plain_choices(net: Model, batch: Batch) -> Tensor:
         best = []
         for scene in range(len(batch.labels)):
             belief = beliefs[-1][scene : scene + 1]
-            values = _plain_correction(net, belief, _plain_gain(net, belief, batch.noise["imagined"][scene, :, look]))
+            values = _plain_correction(net, belief, _plain_gain(net, belief, batch.noise["imagined"][scene, look]))
             if float(batch.noise["epsilon"][scene, look]) < chance:
                 values = order[scene].tolist()
             left = [place for place in range(net.grid.num_locations) if all(int(old[scene]) != place for old in chosen)]
@@ -136,7 +137,7 @@ def _plain_correction_error(net: Model, batch: Batch, places: Tensor) -> Tensor:
     for look in range(1, LOOKS):
         for scene, label in enumerate(batch.labels.tolist()):
             before, after = (beliefs[index][scene : scene + 1] for index in (look - 1, look))
-            hoped = _plain_correction(net, before, _plain_gain(net, before, batch.noise["imagined"][scene, :, look]))
+            hoped = _plain_correction(net, before, _plain_gain(net, before, batch.noise["imagined"][scene, look]))
             came = net.backbone.classify(after)[0, label] - net.backbone.classify(before)[0, label]
             squares.append((hoped[int(places[look, scene])] - came) ** 2)
     return torch.stack(squares).mean()

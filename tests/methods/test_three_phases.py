@@ -22,7 +22,7 @@ from infogaze.nn.posterior import FlowLayer
 from infogaze.training.phases import Batch, Phase
 from infogaze.training.rollout import MIN_EPSILON, random_places, unroll_places
 from tests.support.methods import LOOKS, OBJECTIVE, batch_for, chosen, in_float64, outcome, some_of, still
-from tests.support.small_model import model, outspoken, plain_beliefs
+from tests.support.small_model import model, outspoken, plain_beliefs, vae_of
 from tests.support.tiny import CONFIG
 
 with_and_without_correction = pytest.mark.parametrize("corrected", [False, True], ids=["plain", "corrected"])
@@ -37,20 +37,21 @@ def test_phase_1_trains_the_backbone_and_nothing_else() -> None:
     net = model()
     outcome(CLASSIFY, net, batch_for(CLASSIFY, net)).loss.backward()
     assert all(reached(net.backbone))
-    assert not any(reached(net.posterior) + reached(net.decoder))
+    assert not any(reached(net.imagination))
 
 
 def test_phase_2_trains_posterior_and_decoder_and_leaves_the_backbone_as_it_is() -> None:
     net = model()
+    vae = vae_of(net)
     before = {name: value.clone() for name, value in net.backbone.state_dict().items()}
-    for layer in net.posterior.layers:
+    for layer in vae.posterior.layers:
         torch.nn.init.normal_(layer.norm.predict.weight)  # type: ignore[union-attr, arg-type]
     outcome(IMAGINE, net, batch_for(IMAGINE, net)).loss.backward()
     assert not any(reached(net.backbone))
-    assert all(reached(net.decoder))
-    assert net.log_variance.grad is not None
+    assert all(reached(vae.decoder))
+    assert vae.log_variance.grad is not None
     # Weights that the masks leave out are out of reach, whole rows of a small conditioner among them.
-    assert sum(reached(net.posterior)) >= len(reached(net.posterior)) - 2
+    assert sum(reached(vae.posterior)) >= len(reached(vae.posterior)) - 2
     for name, value in net.backbone.state_dict().items():
         assert torch.equal(value, before[name]), f"{name} changed, batch norm's statistics included"
 
@@ -58,17 +59,17 @@ def test_phase_2_trains_posterior_and_decoder_and_leaves_the_backbone_as_it_is()
 @with_and_without_correction
 def test_phase_3_trains_everything(corrected: bool) -> None:
     net = model(corrected=corrected)
-    net.posterior.initialise(torch.randn(50, CONFIG.belief_size), torch.randn(50, CONFIG.latent_size))
+    vae_of(net).posterior.initialise(torch.randn(50, CONFIG.belief_size), torch.randn(50, CONFIG.latent_size))
     outcome(FINETUNE, net, batch_for(FINETUNE, net)).loss.backward()
     assert all(reached(net.backbone))
-    assert all(reached(net.decoder))
+    assert all(reached(vae_of(net).decoder))
     assert net.correction is None or any(reached(net.correction))
 
 
 def test_no_gradient_reaches_the_features_that_are_to_be_imagined() -> None:
     # With beta 0 the only way from the loss to F is through the belief. Cut that, and nothing may arrive.
     net = model()
-    net.posterior.encode.get_submodule("0").get_parameter("weight").data.zero_()
+    vae_of(net).posterior.encode.get_submodule("0").get_parameter("weight").data.zero_()
     outcome(FINETUNE, net, batch_for(FINETUNE, net), replace(OBJECTIVE, alpha=1.0, beta=0.0)).loss.backward()
     for parameter in net.backbone.parameters():
         assert parameter.grad is None or parameter.grad.abs().sum() == 0
@@ -79,14 +80,14 @@ def test_phase_3_looks_by_the_gain_of_as_many_imagined_scenes_as_it_is_told(num_
     net, seen = model(), []
     real = net.imagined_gain
 
-    def spy(belief: object, noise: Tensor, *rest: object) -> Tensor:
-        seen.append(tuple(noise.shape))
-        return real(belief, noise, *rest)  # type: ignore[arg-type]
+    def spy(belief: Belief, count: int, *, noise: Tensor) -> Tensor:
+        seen.append((count, *noise.shape))
+        return real(belief, count, noise=noise)
 
     net.imagined_gain = spy  # type: ignore[method-assign, assignment]
     objective = replace(OBJECTIVE, num_samples=num_samples)
     outcome(FINETUNE, net, batch_for(FINETUNE, net, objective=objective), objective)
-    assert seen == [(num_samples, 6, CONFIG.latent_size)] * (LOOKS - 1)
+    assert seen == [(num_samples, 6, num_samples, CONFIG.latent_size)] * (LOOKS - 1)
 
 
 def _with_looks(net: Model, batch: Batch) -> tuple[Model, Batch, ChosenLooks]:
@@ -106,7 +107,8 @@ def test_several_imagined_scenes_choose_by_the_mean_of_their_gains() -> None:
     alone = []
     for look in range(1, LOOKS):
         belief = Belief(beliefs.hidden[look - 1], beliefs.memory[look - 1])
-        of_each = [net.gain(belief, batch.noise["imagined"][None, :, sample, look]) for sample in range(3)]
+        noise = batch.noise["imagined"][:, look]  # [B, P, d]
+        of_each = [net.gain(belief, 1, noise=noise[:, sample : sample + 1]) for sample in range(3)]
         mean = torch.stack(of_each).mean(0).scatter(1, places[:look].t(), -1.0)
         assert torch.equal(places[look], mean.argmax(1))
         alone.append(of_each[0].scatter(1, places[:look].t(), -1.0).argmax(1))
@@ -126,12 +128,12 @@ def test_with_a_correction_looks_are_where_the_corrected_gain_is_largest_but_for
     assert torch.equal(places[0], by_chance[0])
     for look in range(1, LOOKS):
         belief = Belief(beliefs.hidden[look - 1], beliefs.memory[look - 1])
-        noise = batch.noise["imagined"][None, :, 0, look]
-        corrected = net.gain(belief, noise).scatter(1, places[:look].t(), -torch.inf)
+        noise = batch.noise["imagined"][:, look]
+        corrected = net.gain(belief, 1, noise=noise).scatter(1, places[:look].t(), -torch.inf)
         first_left = batch.noise["places"].scatter(1, places[:look].t(), -torch.inf).argmax(1)
         explores = batch.noise["epsilon"][:, look] < chance
         assert torch.equal(places[look], torch.where(explores, first_left, corrected.argmax(1)))
-        imagined = net.imagined_gain(belief, noise).scatter(1, places[:look].t(), -torch.inf)
+        imagined = net.imagined_gain(belief, 1, noise=noise).scatter(1, places[:look].t(), -torch.inf)
         by_imagination += int((imagined.argmax(1) != places[look])[~explores].sum())
     assert torch.equal(places, by_chance) == (progress == 0.0), "all at random at the beginning, and then at no time"
     assert by_imagination > 0 or progress == 0.0, "the correction changes where to look"
@@ -180,7 +182,7 @@ def test_what_came_of_a_look_is_how_far_it_raised_the_log_probability_of_the_lab
     beliefs, _ = plain_beliefs(net, batch, looks.places)
     for look in range(1, LOOKS):
         before, after = beliefs[look - 1], beliefs[look]
-        gain = net.imagined_gain(before, batch.noise["imagined"][None, :, 0, look])
+        gain = net.imagined_gain(before, 1, noise=batch.noise["imagined"][:, look])
         for scene, label in enumerate(batch.labels.tolist()):
             now, then = (net.backbone.classify(belief)[scene] for belief in (before, after))
             place = int(looks.places[look, scene])
@@ -219,8 +221,8 @@ def test_a_phase_tells_where_its_looks_fell(phase: Phase) -> None:
 
 def test_the_posterior_starts_from_the_first_batch() -> None:
     net = model()
-    prepare_imagination(net, batch_for(IMAGINE, net, 60), OBJECTIVE)
-    first = net.posterior.layers[0]
+    prepare_imagination(net, iter([batch_for(IMAGINE, net, 60)]), OBJECTIVE)
+    first = vae_of(net).posterior.layers[0]
     assert isinstance(first, FlowLayer)
     assert first.norm.predict.bias.abs().sum() > 0
 
@@ -229,21 +231,21 @@ def test_sigma_starts_at_the_spread_of_the_features() -> None:
     # From sigma = 1 the posterior of small features collapses onto the prior before sigma has come down to them.
     net = model()
     net, batch = in_float64(net, batch_for(IMAGINE, net, 60))
-    prepare_imagination(net, batch, OBJECTIVE)
+    prepare_imagination(net, iter([batch]), OBJECTIVE)
     _, seen = unroll_places(net, batch, random_places(batch, LOOKS))
     known = np.var(seen.detach().flatten(0, 1).numpy(), axis=0, ddof=1).mean()
-    assert float(net.log_variance.detach().exp()) == pytest.approx(known, rel=1e-6)
+    assert float(vae_of(net).log_variance.detach().exp()) == pytest.approx(known, rel=1e-6)
 
 
 @torch.no_grad()
 def test_the_decoder_starts_near_the_mean_of_the_features() -> None:
     net = outspoken(model())
     net, batch = in_float64(net, batch_for(IMAGINE, net, 60))
-    prepare_imagination(net, batch, OBJECTIVE)
+    prepare_imagination(net, iter([batch]), OBJECTIVE)
     beliefs, seen = unroll_places(net, batch, random_places(batch, LOOKS))
     features = seen.flatten(0, 1).numpy()
-    z = net.posterior(beliefs.hidden).rsample(batch.noise["latent"].movedim(1, 0))
-    imagined = net.decoder(z).flatten(0, 2).numpy()
+    z = vae_of(net).posterior(beliefs.hidden).rsample(batch.noise["latent"].movedim(1, 0))
+    imagined = vae_of(net).decoder(z).flatten(0, 2).numpy()
     spread = np.sqrt(features.var(0, ddof=1).mean())
     np.testing.assert_allclose(imagined.mean(0), features.mean(0), rtol=0, atol=1e-4 * spread)
     away = np.sqrt(np.square(imagined - features.mean(0)).mean())
@@ -252,5 +254,5 @@ def test_the_decoder_starts_near_the_mean_of_the_features() -> None:
 
 def test_preparing_to_imagine_copes_with_more_looks_than_places() -> None:
     net, objective = model(), replace(OBJECTIVE, num_looks=CONFIG.grid.num_locations + 3)
-    prepare_imagination(net, batch_for(IMAGINE, net, 10, objective=objective), objective)
+    prepare_imagination(net, iter([batch_for(IMAGINE, net, 10, objective=objective)]), objective)
     assert all(bool(parameter.isfinite().all()) for parameter in net.parameters())

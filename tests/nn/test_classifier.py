@@ -23,12 +23,12 @@ def test_class_probabilities_are_the_softmax_of_one_linear_layer(training: bool)
 @torch.no_grad()
 def test_a_map_has_no_randomness_but_the_noise_it_is_given(hops: int) -> None:
     model = used(build(replace(TINY, attention_hops=hops)))
-    belief, noise = Belief(normal(2, 6), model.backbone.start(2).memory), normal(3, 2, 4, seed=1)
+    belief, noise = Belief(normal(2, 6), model.backbone.start(2).memory), normal(2, 3, 4, seed=1)
     before = torch.get_rng_state()
-    first = model.gain(belief, noise)
+    first = model.gain(belief, 3, noise=noise)
     assert torch.equal(torch.get_rng_state(), before)
-    assert torch.equal(model.gain(belief, noise), first)
-    assert not torch.equal(model.gain(belief, noise + 1), first)
+    assert torch.equal(model.gain(belief, 3, noise=noise), first)
+    assert not torch.equal(model.gain(belief, 3, noise=noise + 1), first)
 
 
 # On some processors oneDNN's bfloat16 products of small shapes fail; switching it off warns about TF32, which is not used.

@@ -14,6 +14,10 @@ from torch.nn import functional
 from infogaze import Backbone, Belief, GlimpseGrid, Model
 from infogaze.grid import extract
 from infogaze.nn.decoder import Decoder
+from infogaze.nn.dictionary import Dictionary
+from infogaze.nn.gain import CRITERIA
+from infogaze.nn.imagination import Imagined
+from infogaze.nn.partial_vae import PartialVAE
 from infogaze.nn.pixels import normalise_pixels
 from infogaze.nn.posterior import FlowDistribution, Posterior
 
@@ -55,7 +59,8 @@ class WorldBackbone(Backbone):
         return Belief(LOG_JOINT.expand(batch, -1), torch.zeros(batch, 0))
 
     def update(self, belief: Belief, content: Tensor, locations: Tensor) -> Belief:
-        place = locations[..., 0] // GRID.stride * GRID.cols + locations[..., 1] // GRID.stride
+        row, col = (locations // GRID.stride).long().unbind(-1)
+        place = row * GRID.cols + col
         agrees = content[..., None, :] @ SHOWN.movedim(1, 0)[place].mT  # [..., 1, states]
         return Belief((belief.hidden + agrees.squeeze(-2).log()).log_softmax(-1), belief.memory)
 
@@ -72,7 +77,8 @@ class WorldDistribution(FlowDistribution):
     def rsample_with_log_prob(self, noise: Tensor) -> tuple[Tensor, Tensor]:
         log_posterior = self.mean.expand(*noise.shape[:-1], -1).contiguous()
         cumulative = log_posterior.exp().cumsum(-1)
-        state = torch.searchsorted(cumulative, torch.special.ndtr(noise) * cumulative[..., -1:])
+        uniform = torch.special.ndtr(noise.contiguous())
+        state = torch.searchsorted(cumulative, uniform * cumulative[..., -1:])
         return state.double(), log_posterior.gather(-1, state).squeeze(-1)
 
 
@@ -93,7 +99,7 @@ class WorldDecoder(Decoder):
         return SHOWN[z.long().squeeze(-1)]
 
 
-WORLD = Model(GRID, WorldBackbone(), posterior=WorldPosterior(), decoder=WorldDecoder())
+WORLD = Model(GRID, WorldBackbone(), imagination=PartialVAE(WorldPosterior(), WorldDecoder()))
 
 # One scene of this world, and the places looked at before the map is made.
 SCENE = (2, 0, 1, 1)
@@ -143,8 +149,8 @@ def _exact_information(seen: tuple[int, ...]) -> list[float]:
 
 def _maps(seen: tuple[int, ...], samples: int, repeats: int) -> Tensor:
     """[repeats, places]: gain maps of the same belief from different noise."""
-    noise = torch.randn(samples, repeats, 1, generator=torch.Generator().manual_seed(samples), dtype=torch.float64)
-    return WORLD.gain(_belief(seen, repeats), noise, elements=1 << 20).double()
+    noise = torch.randn(repeats, samples, 1, generator=torch.Generator().manual_seed(samples), dtype=torch.float64)
+    return WORLD.gain(_belief(seen, repeats), samples, noise=noise, elements=1 << 20).double()
 
 
 def test_the_world_is_worth_looking_at() -> None:
@@ -196,8 +202,72 @@ def test_a_place_already_seen_has_nothing_more_to_tell(seen: tuple[int, ...]) ->
     assert (maps[:, unseen] > 1e-4).any(0).all()
 
 
+def _all_that_a_place_may_hold(seen: tuple[int, ...]) -> tuple[list[int], Imagined]:
+    """The places not seen yet, and every symbol there with its exact probability, instead of samples."""
+    unseen = [place for place in range(PLACES) if place not in seen]
+    weights = torch.einsum("s,sln->ln", _belief(seen, 1).hidden[0].exp(), SHOWN)[unseen]
+    symbols = torch.eye(SYMBOLS, dtype=torch.float64).expand(1, len(unseen), -1, -1)
+    return unseen, Imagined(weights[None], symbols)
+
+
+@every_stage
+def test_with_the_exact_probability_of_every_content_gain_and_mutual_information_are_the_exact_information(
+    seen: tuple[int, ...],
+) -> None:
+    unseen, imagined = _all_that_a_place_may_hold(seen)
+    exact = torch.tensor(_exact_information(seen), dtype=torch.float64)[None, unseen]
+    maps = {
+        name: WORLD.lookahead_gain(
+            _belief(seen, 1), imagined, locations=GRID.locations()[unseen], criterion=CRITERIA[name]
+        )
+        for name in ("information-gain", "mutual-information", "incoherence")
+    }
+    torch.testing.assert_close(maps["information-gain"], exact, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(maps["mutual-information"], exact, rtol=1e-9, atol=1e-12)
+    # The world's looks are coherent.
+    torch.testing.assert_close(maps["incoherence"], torch.zeros_like(exact), rtol=0, atol=1e-12)
+
+
+class WorldDictionary(Dictionary):
+    """All symbols as entries, and how likely each is at each place by the belief: exact as well."""
+
+    def __init__(self) -> None:
+        super().__init__(GRID, belief_size=len(STATES), feature_size=SYMBOLS, channels=1, entries=SYMBOLS, width=1)
+        self.double()
+        self.entries.data = torch.eye(SYMBOLS, dtype=torch.float64)
+
+    def log_probabilities(self, hidden: Tensor, locations: Tensor) -> Tensor:
+        return torch.einsum("bs,sln->bln", hidden.exp(), SHOWN[:, GRID.nearest(locations)]).log()
+
+
+@pytest.mark.parametrize("seen", [(), (2,), (0, 3), (0, 1, 2), (0, 1, 2, 3)], ids=str)
+@pytest.mark.parametrize("entries", [SYMBOLS, SYMBOLS + 4])
+@torch.no_grad()
+def test_a_dictionary_of_all_that_there_is_gives_the_exact_information_without_a_sample(
+    seen: tuple[int, ...], entries: int
+) -> None:
+    model = Model(GRID, WorldBackbone(), imagination=WorldDictionary())
+    exact = torch.tensor(_exact_information(seen), dtype=torch.float64)
+    unseen = [place for place in range(PLACES) if place not in seen]
+    for criterion in ("mutual-information", "information-gain"):
+        found = model.gain(_belief(seen, 2), entries, noise=torch.zeros(2, 0), criterion=CRITERIA[criterion])
+        torch.testing.assert_close(found[:, unseen], exact[unseen].expand(2, -1), rtol=1e-9, atol=1e-12)
+    assert model._table is not None
+
+
+@every_stage
+def test_wrong_probabilities_of_the_contents_show_as_incoherence(seen: tuple[int, ...]) -> None:
+    unseen, imagined = _all_that_a_place_may_hold(seen)
+    wrong = Imagined(torch.full_like(imagined.weights, 1 / SYMBOLS), imagined.features)
+    found = WORLD.lookahead_gain(
+        _belief(seen, 1), wrong, locations=GRID.locations()[unseen], criterion=CRITERIA["incoherence"]
+    )
+    assert (found > 1e-5).all()
+
+
 @pytest.mark.parametrize("elements", [1, 1_000, 5_000, 50_000])
 def test_the_world_in_pieces_is_the_world(elements: int) -> None:
-    noise = torch.randn(7, 5, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    noise = torch.randn(5, 7, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     belief = _belief((1,), 5)
-    torch.testing.assert_close(WORLD.gain(belief, noise, elements=elements), WORLD.gain(belief, noise))
+    pieces = WORLD.gain(belief, 7, noise=noise, elements=elements)
+    torch.testing.assert_close(pieces, WORLD.gain(belief, 7, noise=noise))

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from infogaze import Agent, Backbone, Belief, GainPolicy, ImageSensor, InfogazeError, Model, ModelConfig, build
+from infogaze.nn.partial_vae import PartialVAE
+from tests.support.small_model import vae_of
 from tests.support.tiny import CONFIG, tiny_agent
 
 
@@ -86,8 +88,8 @@ class CountingBackbone(Backbone):
 
 def test_a_users_own_backbone_carries_the_same_posterior_decoder_and_gain() -> None:
     config = replace(CONFIG, feature_size=CONFIG.channels, belief_size=6)
-    ours = build(config)
-    model = Model(config.grid, CountingBackbone(), posterior=ours.posterior, decoder=ours.decoder)
+    ours = vae_of(build(config))
+    model = Model(config.grid, CountingBackbone(), imagination=PartialVAE(ours.posterior, ours.decoder))
     agent = Agent(model, ["a", "b", "c"], policy=GainPolicy(), num_looks=3)
     images = torch.randint(0, 256, (2, CONFIG.channels, CONFIG.height, CONFIG.width)).to(torch.uint8)
     episode = agent.run(ImageSensor(images, CONFIG.glimpse_size), batch=2)

@@ -199,7 +199,7 @@ def test_flows_are_compared_in_the_papers_system_too_where_both_were_trained(tmp
     assert "paper is 10.0 points ahead of gaussian (" in drawing.sentence
     missing = by_flows(one_chapter(tmp_path / "half", papers[0]))
     assert isinstance(missing, Missing)
-    assert missing.why == "no run of infogaze and infogaze-gaussian"
+    assert missing.why == "no run of gaussian"
 
 
 def test_self_attention_is_compared_in_the_papers_system(tmp_path: Path) -> None:

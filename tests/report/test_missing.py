@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from infogaze.evaluation.coherence import Coherence
 from infogaze.evaluation.corrupted import Corrupted
 from infogaze.evaluation.judged import Judged
 from infogaze.evaluation.many_looks import ManyLooks
@@ -14,6 +15,7 @@ from infogaze.evaluation.registry import measurement_of
 from infogaze.evaluation.sample_counts import SampleCounts
 from infogaze.evaluation.store import Record, write
 from infogaze.report.by_look import by_attention, by_common_judge
+from infogaze.report.coherence import by_coherence
 from infogaze.report.corruptions import by_corruption
 from infogaze.report.drawing import Drawn, Missing
 from infogaze.report.gather import Chapter
@@ -37,6 +39,7 @@ def test_a_method_without_a_run_is_named_with_the_command_that_would_train_it(tm
         (by_many_looks, ManyLooks),
         (by_sample_counts, SampleCounts),
         (by_corruption, Corrupted),
+        (by_coherence, Coherence),
     ],
 )
 def test_what_was_not_measured_is_missing_with_the_command_that_measures(

@@ -86,15 +86,22 @@ def test_samples_of_z_are_projected_alike_each_time_with_the_glimpses_above(chap
     (drawing,) = drawings(by_latents(chapter))
     (again,) = drawings(by_latents(chapter))
     assert drawing.numbers == again.numbers
-    cells = np.array(drawing.figure.axes, dtype=object).reshape(4, LOOKS + 1)
+    cells = np.array(drawing.figure.axes, dtype=object).reshape(3, LOOKS + 1)
     assert [axes.get_title() for axes in cells[0]] == ["scene", *(f"t = {look}" for look in range(LOOKS))]
     assert all(len(axes.collections[0].get_offsets()) == 12 for axes in cells[1, 1:])
-    assert "with flows" in cells[3, 0].texts[0].get_text()
+    assert "with flows" in cells[2, 0].texts[0].get_text()
     assert "without flows" in cells[1, 0].texts[0].get_text()
     assert "On test scene 4" in drawing.sentence
 
 
-def test_samples_of_z_need_both_methods(tmp_path_factory: pytest.TempPathFactory) -> None:
-    alone = by_latents(one_chapter(tmp_path_factory.mktemp("alone"), MadeUp("infogaze")))
+@pytest.mark.parametrize(("method", "lacking"), [("infogaze", "infogaze-gaussian"), ("paper", "gaussian")])
+def test_samples_of_z_need_both_methods(method: str, lacking: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    alone = by_latents(one_chapter(tmp_path_factory.mktemp("alone"), MadeUp(method)))
     assert isinstance(alone, Missing)
-    assert alone.why == "no run of infogaze-gaussian"
+    assert alone.why == f"no run of {lacking}"
+
+
+def test_samples_of_z_compare_the_papers_own_pair(tmp_path_factory: pytest.TempPathFactory) -> None:
+    (drawing,) = drawings(by_latents(one_chapter(tmp_path_factory.mktemp("pair"), MadeUp("gaussian"), MadeUp("paper"))))
+    assert [row[0] for row in drawing.table[1:]] == ["without flows", "with flows"]
+    assert "paper" in drawing.figure.get_supxlabel()

@@ -19,6 +19,7 @@ import pytest
 
 from infogaze.cli.main import main
 from infogaze.cli.settings import read_run_file, resolved_changes, resolved_options, resolved_preset, resolved_recipe
+from infogaze.methods import registry
 from infogaze.presets import PRESETS, Preset
 from infogaze.report.write import write_report
 from infogaze.sweep import processes
@@ -96,7 +97,10 @@ class World:
             remove(Path(name))
         made = re.sub(r'out="[^"]+"', "", block.text)
         self._provide(re.findall(r'"([^"\s]+)"', made))
-        exec(compile(block.text, str(block), "exec"), {"__name__": "__main__"})
+        try:
+            exec(compile(block.text, str(block), "exec"), {"__name__": "__main__"})
+        finally:
+            registry._REGISTRY.added.clear()
 
     def _shell(self, block: Block) -> None:
         for words in command_lines(block):

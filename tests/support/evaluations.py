@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from infogaze.evaluation.coherence import Coherence
 from infogaze.evaluation.corrupted import Corrupted
 from infogaze.evaluation.corruptions import CORRUPTIONS
 from infogaze.evaluation.exact_pass import Records
@@ -37,7 +38,7 @@ COUNTS = {
 IMAGINING = tuple(name for name, method in METHODS.items() if method.imagines)
 EXPECTING = (*IMAGINING, "discriminative", "oracle")
 """Whose maps are in nats."""
-PARTS = (ManyLooks, SampleCounts, Corrupted, Judged, Showcase, Latents)
+PARTS = (ManyLooks, SampleCounts, Coherence, Corrupted, Judged, Showcase, Latents)
 
 
 @dataclass(frozen=True)
@@ -209,15 +210,23 @@ def _showcase(run: MadeUp) -> Showcase:
 
 
 def _latents(run: MadeUp) -> Latents | None:
+    if METHODS[run.method].imagination != "vae":
+        return None
+    return Latents(torch.tensor(4), GRID.locations()[:LOOKS], torch.randn(LOOKS, 12, 3, generator=_random(run)))
+
+
+def _coherence(run: MadeUp) -> Coherence | None:
     if run.method not in IMAGINING:
         return None
-    return Latents(torch.tensor(4), torch.randn(LOOKS, 12, 3, generator=_random(run)))
+    parts = torch.rand(2, SCENES, LOOKS - 1, generator=_random(run))
+    return Coherence(mutual_information=0.2 * parts[0], incoherence=0.05 * parts[1])
 
 
 _MAKE: dict[type[Record], Callable[[MadeUp], Record | None]] = {
     Records: _records,
     ManyLooks: _many_looks,
     SampleCounts: _sample_counts,
+    Coherence: _coherence,
     Corrupted: _corrupted,
     Judged: _judged,
     Showcase: _showcase,

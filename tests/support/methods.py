@@ -12,7 +12,7 @@ from infogaze import METHODS, Agent, GlimpseClassifier, ModelConfig, Origin
 from infogaze.methods.registry import build_for
 from infogaze.models import make_agent
 from infogaze.training.phases import Batch, Objective, Outcome, Phase, draw_noise
-from tests.support.tiny import CONFIG, WITH_CORRECTION
+from tests.support.tiny import CONFIG, PRESET_SIZES
 
 R = TypeVar("R", bound=GlimpseClassifier)
 
@@ -21,7 +21,7 @@ OBJECTIVE = Objective(num_looks=LOOKS, alpha=0.25, beta=2.0, dropout=0.5)
 
 
 def sizes(method: str) -> ModelConfig:
-    return METHODS[method].sizes(WITH_CORRECTION)
+    return METHODS[method].sizes(PRESET_SIZES)
 
 
 def made(method: str, seed: int = 0) -> GlimpseClassifier:

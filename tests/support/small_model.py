@@ -8,12 +8,19 @@ from torch import Tensor
 from infogaze import build
 from infogaze.nn.belief import Belief
 from infogaze.nn.model import Model
+from infogaze.nn.partial_vae import PartialVAE
 from infogaze.training.phases import Batch
 from tests.support.tiny import CONFIG, WITH_CORRECTION
 
 
 def model(seed: int = 0, *, corrected: bool = False) -> Model:
     return build(WITH_CORRECTION if corrected else CONFIG, seed)
+
+
+def vae_of(net: Model) -> PartialVAE:
+    """What it imagines with."""
+    assert isinstance(net.imagination, PartialVAE)
+    return net.imagination
 
 
 def outspoken(net: Model) -> Model:

@@ -18,7 +18,7 @@ from infogaze.tasks.validation import split_validation, validator
 from infogaze.training.loop import train
 from infogaze.training.plan import Callbacks
 from infogaze.training.recipe import PhaseRecipe, Recipe
-from tests.support.tiny import CONFIG, WITH_CORRECTION
+from tests.support.tiny import CONFIG, PRESET_SIZES
 
 
 def epochs(count: float, learning_rate: float = 1e-2) -> PhaseRecipe:
@@ -26,8 +26,10 @@ def epochs(count: float, learning_rate: float = 1e-2) -> PhaseRecipe:
     return PhaseRecipe(epochs=count, batch_size=16, learning_rate=learning_rate)
 
 
-RECIPE = Recipe(phase1=epochs(3), phase2=epochs(2), phase3=epochs(2), full_image=epochs(2), ema_decay=0.9)
-PRESET = Preset(model=WITH_CORRECTION, beta=2.0, learning_rates=(1e-3, 1e-3, 1e-3), horizontal_flip=False, num_looks=4)
+RECIPE = Recipe(
+    phase1=epochs(3), phase2=epochs(2), phase3=epochs(2), full_image=epochs(2), ema_decay=0.9, grad_clip=1.0
+)
+PRESET = Preset(model=PRESET_SIZES, beta=2.0, learning_rates=(1e-3, 1e-3, 1e-3), horizontal_flip=False, num_looks=4)
 
 
 def scenes(count: int = 96) -> Split:
@@ -44,7 +46,7 @@ def configuration(
     """All phases of a method."""
     return RunConfig(
         method=method,
-        preset=replace(PRESET, model=METHODS[method].sizes(WITH_CORRECTION)),
+        preset=replace(PRESET, model=METHODS[method].sizes(PRESET_SIZES)),
         recipe=recipe,
         data=DataChoice("made up", None, ReadOptions()),
         seed=seed,

@@ -15,6 +15,8 @@ CONFIG = ModelConfig(
     feature_size=5, belief_size=8, latent_size=4, flow_layers=2,
 )  # fmt: skip
 WITH_CORRECTION = replace(CONFIG, gain_correction=True)
+PRESET_SIZES = replace(WITH_CORRECTION, dictionary_entries=6)
+"""As those of a preset: a method leaves out what it does without."""
 
 
 def tiny_agent(config: ModelConfig = CONFIG, seed: int = 0, *, num_looks: int = 4, num_samples: int = 5) -> Agent:

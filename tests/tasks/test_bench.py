@@ -9,6 +9,7 @@ import torch
 
 from infogaze.cli.main import main
 from infogaze.data.sets import Split
+from infogaze.methods.registry import METHODS
 from infogaze.presets import preset
 from infogaze.tasks.bench import flops_per_image
 from tests.support.calls import refused
@@ -18,7 +19,7 @@ def test_bench_writes_every_row_with_its_machine(tmp_path: Path, capsys: pytest.
     out = tmp_path / "bench.json"
     main(["bench", "digits", "--device", "cpu", "--batch-size", "2", "--seconds", "0", "--out", str(out)])
     record = json.loads(out.read_text())
-    assert record["preset"] == "digits"
+    assert (record["preset"], record["method"]) == ("digits", "infogaze")
     assert record["device"].startswith("CPU")
     assert [row["row"] for row in record["rows"]] == ["phase 1", "phase 2", "phase 3", "test", "decision"]
     assert [row["batch_size"] for row in record["rows"]] == [2, 2, 2, 2, 1]
@@ -38,6 +39,48 @@ def test_bench_refuses_a_row_or_a_device_that_is_not_there(capsys: pytest.Captur
         assert all(word in line for word in words)
 
 
+def test_bench_measures_the_phases_and_decisions_of_another_method(tmp_path: Path) -> None:
+    out = tmp_path / "bench.json"
+    given = ["--device", "cpu", "--batch-size", "2", "--seconds", "0", "--out", str(out)]
+    main(["bench", "digits", "--method", "dictionary", *given])
+    record = json.loads(out.read_text())
+    assert record["method"] == "dictionary"
+    assert [row["row"] for row in record["rows"]] == ["phase 1", "phase 2", "phase 3", "test", "decision"]
+    assert all(row["gflop_per_image"] > 0 for row in record["rows"])
+    main(["bench", "digits", "--method", "random", "--rows", "phase 2", "decision", *given])
+    assert [row["row"] for row in json.loads(out.read_text())["rows"]] == ["phase 2", "decision"]
+
+
+@pytest.mark.parametrize(("method", "phases"), [("random", 2), ("ram", 2), ("cnn", 1)])
+def test_bench_refuses_a_phase_that_a_method_does_not_have(
+    method: str, phases: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = refused(capsys, "bench", "digits", "--method", method, "--device", "cpu", "--rows", "phase 1", "phase 3")
+    assert f"phase 3 of {method} is not there; it has {phases} phase" in line
+
+
+def test_bench_refuses_a_method_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused(capsys, "bench", "digits", "--method", "guessing", "--device", "cpu")
+    assert "'guessing'" in line
+    assert "dictionary" in line
+
+
+def test_a_decision_by_dictionary_is_the_head_and_what_is_left_of_r_and_c() -> None:
+    settings = preset("digits")
+    method = METHODS["dictionary"]
+    sizes = method.sizes(settings.model)
+    split = Split(
+        torch.zeros(2, sizes.channels, sizes.height, sizes.width, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64)
+    )
+    counted = flops_per_image("decision", "dictionary", replace(settings, model=sizes), split=split)
+    places, entries, h = sizes.grid.num_locations, sizes.dictionary_entries, sizes.belief_size
+    head = h * h + places * (18 * h + 2 * h * h + h * h + 2 * h * entries)
+    # At the first decision R's part that needs no belief is made of every entry at every place; later ones have it.
+    table = places * (2 + entries * h) * sizes.feature_size
+    look = h * h + places * settings.num_samples * h * sizes.num_classes + h * sizes.num_classes
+    assert counted == pytest.approx(2 * (head + look + table), rel=0.01)
+
+
 def test_the_operations_of_phase_1_are_those_of_the_tables() -> None:
     settings = preset("cifar10")
     split = Split(torch.zeros(4, 3, 32, 32, dtype=torch.uint8), torch.zeros(4, dtype=torch.int64))
@@ -47,7 +90,7 @@ def test_the_operations_of_phase_1_are_those_of_the_tables() -> None:
     # Twice as much again for the gradients of weights and inputs, but for the first convolution's and location's inputs
     # and the state before the first look.
     backward = 2 * forward - 7 * (36 * 64 * 27 + place) - hidden
-    counted = flops_per_image("phase 1", settings, split)
+    counted = flops_per_image("phase 1", "infogaze", settings, split=split)
     assert counted == pytest.approx(2 * (forward + backward), rel=0.01)
 
 
@@ -59,7 +102,7 @@ def test_a_preset_with_flip_tta_is_tested_with_it() -> None:
     )
 
     def counted(row: str, flip_tta: bool) -> float:
-        return flops_per_image(row, replace(alone, flip_tta=flip_tta), split)
+        return flops_per_image(row, "infogaze", replace(alone, flip_tta=flip_tta), split=split)
 
     # A phase 1 is a forward pass over as many looks, and a backward pass of about twice as much.
     more = counted("test", True) - counted("test", False)

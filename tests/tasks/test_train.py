@@ -17,6 +17,7 @@ from infogaze.cli.main import main
 from infogaze.data.options import ReadOptions
 from infogaze.errors import InfogazeError
 from infogaze.gaze.agent import Agent
+from infogaze.methods.registry import METHODS
 from infogaze.presets import PRESETS, preset
 from infogaze.progress import Bar, display
 from infogaze.runs import read_config
@@ -79,7 +80,8 @@ def test_a_folder_is_trained_on_with_the_preset_for_own_pictures_its_recipe_and_
     config = read_config(tmp_path / "run")
     assert (config.preset.name, config.data.name, config.val_fraction) == ("own", "folder", 0.1)
     assert config.recipe == BRIEF
-    assert config.preset.model == replace(SMALL.model, height=20, width=24, num_classes=3)
+    sizes = METHODS[config.method].sizes(SMALL.model)
+    assert config.preset.model == replace(sizes, height=20, width=24, num_classes=3)
 
 
 @pytest.mark.parametrize("name", PRESETS)

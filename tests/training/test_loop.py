@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -19,11 +20,13 @@ import pytest
 import torch
 
 from infogaze import InfogazeError
+from infogaze.data.augmentation import Augmentation
 from infogaze.files import FileError
 from infogaze.methods.random_looks import FINETUNE_AT_RANDOM
 from infogaze.methods.registry import build_for
 from infogaze.methods.three_phases import PHASES
 from infogaze.nn.model import GlimpseClassifier
+from infogaze.nn.pixels import normalise_pixels
 from infogaze.training import checkpoint as checkpoints
 from infogaze.training import state as states
 from infogaze.training import step as stepping
@@ -336,13 +339,22 @@ def _stare(model: GlimpseClassifier, batch: Batch, *, objective: Objective, look
     return classification_outcome(model, beliefs, locations=locations, batch=batch, objective=objective)
 
 
-def _run_phase(folder: Path, phase: Phase, callbacks: Callbacks) -> None:
+def _run_phase(
+    folder: Path, phase: Phase, callbacks: Callbacks, augmentation: Augmentation | None = None
+) -> GlimpseClassifier:
     """A phase of one's own, without a method, a preset or a configuration around it."""
     folder.mkdir(exist_ok=True)
-    rates = PRESET.learning_rates
-    plan = Plan(phases={1: phase}, recipe=RECIPE, learning_rates=rates, objective=OBJECTIVE, augmentation=None, seed=0)
+    plan = Plan(
+        phases={1: phase},
+        recipe=RECIPE,
+        learning_rates=PRESET.learning_rates,
+        objective=OBJECTIVE,
+        augmentation=augmentation,
+        seed=0,
+    )
     model = build_for("random", CONFIG)
     train(model, plan, split=scenes(), folder=TrainingFolder(folder), callbacks=callbacks)
+    return model
 
 
 def test_a_policy_that_looks_at_one_place_has_no_entropy_and_is_warned_of_once(tmp_path: Path) -> None:
@@ -370,6 +382,50 @@ def test_a_phase_is_told_how_much_of_it_is_done(tmp_path: Path) -> None:
         _run_phase(tmp_path / "run", phase, Callbacks(should_stop=lambda: next(steps) == 5))
     _run_phase(tmp_path / "run", phase, Callbacks())
     assert told == pytest.approx([step / 24 for step in range(24)])
+
+
+def _images(batches: Iterable[Batch]) -> list[bytes]:
+    return sorted(image.numpy().tobytes() for batch in batches for image in batch.images)
+
+
+def test_before_its_first_step_and_after_its_last_a_phase_sees_all_images_once_as_they_are(tmp_path: Path) -> None:
+    # A mean and a variance of images that are cropped and brightened are not those of images as the agent will see them.
+    events: list[str] = []
+    known = sorted(image.numpy().tobytes() for image in normalise_pixels(scenes().images))
+    bias = "backbone.classifier.linear.bias"
+
+    def begin(model: GlimpseClassifier, batches: Iterator[Batch], objective: Objective) -> None:
+        seen = list(batches)
+        assert _images(seen) == known
+        assert {float(batch.progress) for batch in seen} == {0.0}
+        assert [set(batch.noise) for batch in seen] == [set(FINETUNE_AT_RANDOM.noise(model, objective))] * 6
+        assert objective == OBJECTIVE
+        events.append("prepare")
+
+    def end(model: GlimpseClassifier, batches: Iterator[Batch], objective: Objective) -> None:
+        seen = list(batches)
+        assert _images(seen) == known
+        assert {float(batch.progress) for batch in seen} == {1.0}
+        with torch.no_grad():
+            model.get_parameter(bias).fill_(7.0)
+        events.append("conclude")
+
+    def listening(model: GlimpseClassifier, batch: Batch, *, objective: Objective, looks: None) -> Outcome:
+        assert not set(_images([batch])) & set(known), "augmented"
+        events.append("step")
+        return FINETUNE_AT_RANDOM.loss(model, batch, objective=objective, looks=looks)
+
+    phase = replace(FINETUNE_AT_RANDOM, loss=listening, prepare=begin, conclude=end)
+    steps, augmentation = count(1), Augmentation(flip=False, brightness=0.5)
+    with pytest.raises(Stopped):
+        _run_phase(tmp_path / "run", phase, Callbacks(should_stop=lambda: next(steps) == 5), augmentation)
+    assert events == ["prepare"] + ["step"] * 5
+    model = _run_phase(tmp_path / "run", phase, Callbacks(), augmentation)
+    assert events == ["prepare"] + ["step"] * 24 + ["conclude"], "neither again where a run goes on"
+    # What it does at the end is in the checkpoint that the next phase begins with.
+    for ended in (model, _run_phase(tmp_path / "run", phase, Callbacks(), augmentation)):
+        assert ended.get_parameter(bias).tolist() == [7.0] * CONFIG.num_classes
+    assert len(events) == 26
 
 
 def test_a_method_that_looks_at_nothing_has_no_entropy_and_is_no_collapse(tmp_path: Path) -> None:

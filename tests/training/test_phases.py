@@ -62,7 +62,7 @@ def test_phase_1_declares_no_numbers_it_does_not_need() -> None:
 
 def test_phase_3_declares_as_many_imagined_scenes_as_it_is_told() -> None:
     specs = FINETUNE.noise(model(), replace(OBJECTIVE, num_samples=3))
-    assert specs["imagined"] == normal(3, LOOKS, CONFIG.latent_size)
+    assert specs["imagined"] == normal(LOOKS, 3, CONFIG.latent_size)
     assert specs["epsilon"] == uniform(LOOKS)
 
 
@@ -80,5 +80,5 @@ def test_a_phase_uses_all_numbers_that_it_declares(method: str, phase: Phase) ->
 
     batch = batch_for(phase, net)
     outcome(phase, net, replace(batch, noise=Watched(batch.noise)))
-    never_explore = {"epsilon"} if method in ("paper", "gaussian", "attention") else set()
+    never_explore = {"epsilon"} if method in ("paper", "gaussian", "attention", "dictionary") else set()
     assert used == set(batch.noise) - never_explore

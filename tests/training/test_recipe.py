@@ -17,6 +17,19 @@ def test_a_recipe_that_imagines_nothing_or_weighs_by_less_than_nothing_is_refuse
             replace(recipe("fast"), kl_warmup=share)
 
 
+def test_counts_below_none_are_refused() -> None:
+    with pytest.raises(InfogazeError, match="num_entries is 0.*at least 1"):
+        replace(recipe("fast"), num_entries=0)
+    with pytest.raises(InfogazeError, match="batch_norm_images is -1.*at least 0"):
+        replace(recipe("fast"), batch_norm_images=-1)
+
+
+def test_the_papers_recipe_clips_no_gradient_and_keeps_the_statistics_of_training() -> None:
+    # The paper states neither; the others clip what is far beyond usual, and nothing else.
+    assert (recipe("paper").grad_clip, recipe("paper").batch_norm_images) == (0.0, 0)
+    assert {found.grad_clip for name, found in RECIPES.items() if name != "paper"} == {1000.0}
+
+
 def test_the_papers_recipe_explores_with_one_imagined_scene_and_a_whole_elbo() -> None:
     assert (recipe("paper").num_samples, recipe("paper").kl_warmup) == (1, 0.0)
 

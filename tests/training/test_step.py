@@ -82,7 +82,7 @@ def test_parts_that_a_phase_freezes_are_in_eval_mode_while_it_trains_and_the_oth
     modes: list[tuple[bool, bool]] = []
 
     def listening(model: torch.nn.Module, batch: Batch, *, objective: Objective, looks: None) -> Outcome:
-        modes.append((model.get_submodule("backbone").training, model.get_submodule("posterior").training))
+        modes.append((model.get_submodule("backbone").training, model.get_submodule("imagination").training))
         return IMAGINE.loss(model, batch, objective=objective, looks=looks)
 
     step = step_of(replace(IMAGINE, loss=listening))

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from infogaze.cli.names import PRESET_NAMES
+from infogaze.cli.names import METHOD_NAMES, PRESET_NAMES
 from infogaze.devices import device_named
 from infogaze.errors import InfogazeError
 from infogaze.files import make_folder, write_json
@@ -28,6 +28,8 @@ class Bench:
 
     preset: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar=PRESET_NAMES)] = "cifar10"
     """Whose sizes to measure."""
+    method: Annotated[str, tyro.conf.arg(metavar=METHOD_NAMES)] = "infogaze"
+    """Whose phases and decisions."""
     device: str = "auto"
     """Where: cpu, cuda, cuda:1; auto takes a GPU if there is one."""
     rows: tuple[str, ...] = ROWS
@@ -48,11 +50,25 @@ class Bench:
         batch_size = self.batch_size if self.batch_size is not None else (1024 if device.type == "cuda" else 64)
         with display() as screen:
             measured = measure(
-                preset(self.preset), device, batch_size=batch_size, seconds=self.seconds, rows=self.rows, screen=screen
+                preset(self.preset),
+                device,
+                method=self.method,
+                batch_size=batch_size,
+                seconds=self.seconds,
+                rows=self.rows,
+                screen=screen,
             )
         if self.out is not None:
             make_folder(self.out.parent)
-            write_json(self.out, {"preset": self.preset, **machine(device), "rows": [asdict(row) for row in measured]})
+            write_json(
+                self.out,
+                {
+                    "preset": self.preset,
+                    "method": self.method,
+                    **machine(device),
+                    "rows": [asdict(row) for row in measured],
+                },
+            )
             print(f"numbers: {self.out}")
 
 

@@ -10,14 +10,16 @@ from infogaze.methods.registry import METHODS
 from infogaze.training.recipe import RECIPES, Recipe
 from infogaze.typed import from_plain, to_plain
 
-_OF_IMAGINATION = ("num_samples", "kl_warmup")
+_OF_IMAGINATION = {"vae": {"num_samples", "kl_warmup"}, "dictionary": {"num_entries"}}
+"""What only methods that imagine so read."""
 
 
 def recipe_digest(name: str, recipe: Recipe) -> str:
     """A short digest of what training by this method reads of a recipe: the CNN knows nothing of phase 2, for one."""
     method = METHODS[name]
     recipe = from_plain(Recipe, to_plain(recipe))  # as a run folder brings it back: 20 epochs are 20.0
-    unread = {"phase1", "phase2", "phase3", "full_image", *(() if method.imagines else _OF_IMAGINATION)}
+    unread = {"phase1", "phase2", "phase3", "full_image"}
+    unread |= {field for kind, fields in _OF_IMAGINATION.items() if kind != method.imagination for field in fields}
     read = {field: value for field, value in to_plain(recipe).items() if field not in unread}
     read["phases"] = [to_plain(phase.budget(recipe)) for phase in method.phases]
     return hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()[:8]

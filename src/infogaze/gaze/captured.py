@@ -19,13 +19,19 @@ class CapturedPolicy:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._graphs: WeakKeyDictionary[GlimpseClassifier, dict[tuple[int, ...], _Captured]] = WeakKeyDictionary()
+        self._graphs: WeakKeyDictionary[
+            GlimpseClassifier, tuple[tuple[object, ...], dict[tuple[object, ...], _Captured]]
+        ] = WeakKeyDictionary()
 
     def __call__(
         self, model: GlimpseClassifier, belief: Belief, *, candidates: Bool[Tensor, "B L"], noise: SceneNoise
     ) -> Choice:
         """The same choice as the policy's own."""
-        graphs = self._graphs.setdefault(model, {})
+        version, graphs = self._graphs.get(model, ((), {}))
+        if version != model.weights_version:
+            # What they were captured with is gone.
+            graphs = {}
+        self._graphs[model] = (model.weights_version, graphs)
         key = (*belief.hidden.shape, torch.is_autocast_enabled(belief.hidden.device.type))
         if key not in graphs:
             graphs[key] = _Captured(self._policy, model, belief, candidates=candidates, noise=noise)
@@ -52,6 +58,7 @@ class _Captured:
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
             self._choice = choose()
+        self._kept = model.kept
 
     def replay(self, belief: Belief, candidates: Tensor, noise: SceneNoise) -> Choice:
         hidden, memory, allowed, seeds, look = self._inputs

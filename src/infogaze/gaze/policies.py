@@ -51,7 +51,7 @@ class GainPolicy:
     """The paper's: the location with the largest expected information gain (algorithm 1), or the largest of another criterion."""
 
     num_samples: int = 20
-    """P: how many scenes are imagined."""
+    """P: how many contents of each location are imagined."""
     criterion: str = "information-gain"
     """What is expected of a look."""
 
@@ -63,8 +63,8 @@ class GainPolicy:
 
     def __call__(self, model: Model, belief: Belief, *, candidates: Bool[Tensor, "B L"], noise: SceneNoise) -> Choice:
         """Imagine, look ahead, take the largest."""
-        latent = noise.normal(self.num_samples, model.posterior.latent_size).movedim(1, 0)  # [P, B, d]
-        gain = model.gain(belief, latent, criterion=CRITERIA[self.criterion])
+        numbers = noise.normal(*model.imagination.noise_shape(self.num_samples))
+        gain = model.gain(belief, self.num_samples, noise=numbers, criterion=CRITERIA[self.criterion])
         return Choice(best(model, gain, candidates), gain)
 
 

@@ -37,12 +37,17 @@ class Method:
     """What it changes in a preset's sizes: an ablation is another method with one thing changed."""
     sees: Literal["looks", "scene", "everything"] = "looks"
     """looks; the scene when it chooses, which cannot be deployed; or everything, at once. A method that sees more is a bound."""
-    imagines: bool = False
-    """Whether it has a Partial VAE."""
+    imagination: Literal["vae", "dictionary"] | None = None
+    """What it imagines with, if it does."""
 
     def sizes(self, config: ModelConfig) -> ModelConfig:
         """The preset's sizes with what this method changes."""
         return replace(config, **self.overrides)
+
+    @property
+    def imagines(self) -> bool:
+        """Whether its gains follow from what it imagines."""
+        return self.imagination is not None
 
     @property
     def has_plain_backbone(self) -> bool:

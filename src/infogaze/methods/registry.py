@@ -16,6 +16,7 @@ _MODULES = {
     "gaussian": "three_phases",
     "infogaze-gaussian": "three_phases",
     "attention": "three_phases",
+    "dictionary": "dictionary",
     "random": "random_looks",
     "ram": "ram",
     "ram-plus": "ram_plus",

@@ -5,12 +5,12 @@ Ours adds the gain correction where the preset has it. The other methods here ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from infogaze.gaze.policies import GainPolicy
@@ -18,6 +18,7 @@ from infogaze.methods.method import Method
 from infogaze.nn.belief import Belief
 from infogaze.nn.gain import class_entropy
 from infogaze.nn.model import GlimpseClassifier, Model, build_model
+from infogaze.nn.partial_vae import PartialVAE
 from infogaze.nn.precision import precise
 from infogaze.training.losses import log_likelihood, partial_vae_loss
 from infogaze.training.phases import Batch, NoiseSpec, Objective, Outcome, Phase, normal, uniform
@@ -57,7 +58,7 @@ def classify(model: GlimpseClassifier, batch: Batch, *, objective: Objective, lo
 def imagine_noise(model: Model, objective: Objective) -> Mapping[str, NoiseSpec]:
     """The order of the grid places, and the sample of z at each look."""
     places = uniform(model.grid.num_locations)
-    return {"places": places, "latent": normal(objective.num_looks, model.posterior.latent_size)}
+    return {"places": places, "latent": normal(objective.num_looks, _vae(model).posterior.latent_size)}
 
 
 def imagine(model: Model, batch: Batch, *, objective: Objective, looks: None = None) -> Outcome:
@@ -74,7 +75,7 @@ def imagine(model: Model, batch: Batch, *, objective: Objective, looks: None = N
 
 
 @torch.no_grad()
-def prepare_imagination(model: Model, batch: Batch, objective: Objective) -> None:
+def prepare_imagination(model: Model, batches: Iterator[Batch], objective: Objective) -> None:
     """Before phase 2: set the flow's ActNorms, what D imagines at first and sigma^2, from a first batch.
 
     D begins near the mean of the features, and not at noise louder than they are, which would first have to be unlearned.
@@ -83,23 +84,24 @@ def prepare_imagination(model: Model, batch: Batch, objective: Objective) -> Non
     errors weigh so little that imagining anything but the mean does not pay: posterior collapse.
     """
     model.eval()
+    batch = next(batches)
     beliefs, content = unroll_places(model, batch, random_places(batch, objective.num_looks))
     features = precise(content.flatten(0, 1))
     noise = batch.noise["latent"].movedim(1, 0)[: len(content)].flatten(0, 1)
     variance = features.var(0).mean().clamp(min=1e-8)
-    model.log_variance.copy_(variance.log())
-    hidden = beliefs.hidden.flatten(0, 1)
-    model.posterior.initialise(hidden, noise)
-    model.decoder.initialise(model.posterior(hidden).rsample(noise), features.mean(0), _FIRST_SPREAD * variance.sqrt())
+    vae, hidden = _vae(model), beliefs.hidden.flatten(0, 1)
+    vae.log_variance.copy_(variance.log())
+    vae.posterior.initialise(hidden, noise)
+    vae.decoder.initialise(vae.posterior(hidden).rsample(noise), features.mean(0), _FIRST_SPREAD * variance.sqrt())
 
 
 def finetune_noise(model: Model, objective: Objective) -> Mapping[str, NoiseSpec]:
     """Places, z and dropout as before; the imagined scenes behind each choice; and which looks explore."""
-    looks, latent = objective.num_looks, model.posterior.latent_size
+    looks, vae = objective.num_looks, _vae(model)
     return {
         "places": uniform(model.grid.num_locations),
-        "imagined": normal(objective.num_samples, looks, latent),
-        "latent": normal(looks, latent),
+        "imagined": normal(looks, *vae.noise_shape(objective.num_samples)),
+        "latent": normal(looks, vae.posterior.latent_size),
         "dropout": uniform(looks, hidden_size(model)),
         "epsilon": uniform(looks),
     }
@@ -121,11 +123,24 @@ class ChosenLooks:
 
 
 def choose_by_gain(model: Model, batch: Batch, objective: Objective) -> ChosenLooks:
-    """Looks where the gain is largest; with a correction to fit some explore, so that it hears of every place before it is believed."""
+    """Looks where the gain is largest, as P scenes imagined for each show it."""
+    return looks_by(
+        lambda belief, look: model.imagined_gain(belief, objective.num_samples, noise=batch.noise["imagined"][:, look]),
+        model,
+        batch,
+        objective=objective,
+    )
+
+
+def looks_by(
+    imagined_gain: Callable[[Belief, int], Float[Tensor, "B L"]], model: Model, batch: Batch, *, objective: Objective
+) -> ChosenLooks:
+    """Looks where this gain, corrected, is largest; with a correction to fit some explore, so that it hears of every place before it is
+    believed."""
     maps: list[Tensor] = []
 
     def value(belief: Belief, look: int) -> Tensor:
-        gain = model.imagined_gain(belief, batch.noise["imagined"][:, :, look].movedim(1, 0))
+        gain = imagined_gain(belief, look)
         maps.append(gain)
         if model.correction is None:
             return gain
@@ -152,11 +167,16 @@ def finetune(model: Model, batch: Batch, *, objective: Objective, looks: ChosenL
     classified = classification_outcome(model, beliefs, locations=locations, batch=batch, objective=objective)
     # The features to imagine are a target, not a way to make imagining easy: no gradient reaches them.
     imagined = _vae_loss(model, batch, beliefs=beliefs, content=content.detach(), places=looks.places)
-    loss = objective.alpha * imagined + objective.beta * classified.loss
-    if model.correction is not None and len(looks.gain):
-        expected = model.correction.at(looks.places[1:], gain=looks.gain, hidden=looks.hidden, entropy=looks.entropy)
-        loss = loss + functional.mse_loss(expected, looks.outcome)
+    loss = objective.alpha * imagined + objective.beta * classified.loss + correction_loss(model, looks)
     return Outcome(loss, classified.accuracy, classified.visits)
+
+
+def correction_loss(model: Model, looks: ChosenLooks) -> Float[Tensor, ""] | float:
+    """How far the corrected gains of these looks are from what came of them; nothing without a correction, or with one look alone."""
+    if model.correction is None or not len(looks.gain):
+        return 0.0
+    expected = model.correction.at(looks.places[1:], gain=looks.gain, hidden=looks.hidden, entropy=looks.entropy)
+    return functional.mse_loss(expected, looks.outcome)
 
 
 def _vae_loss(
@@ -169,20 +189,22 @@ def _vae_loss(
     kl_weight: float | Float[Tensor, ""] = 1.0,
 ) -> Float[Tensor, ""]:
     noise = batch.noise["latent"].movedim(1, 0)[: len(places)]
-    z, log_q = model.posterior(beliefs.hidden).rsample_with_log_prob(noise)
+    vae = _vae(model)
+    z, log_q = vae.posterior(beliefs.hidden).rsample_with_log_prob(noise)
     return partial_vae_loss(
-        imagined=model.decoder(z),
+        imagined=vae.decoder(z),
         seen=content,
         places=places,
         z=z,
         log_q=log_q,
-        log_variance=model.log_variance,
+        log_variance=vae.log_variance,
         kl_weight=kl_weight,
     )
 
 
-def _imagination(model: Model) -> Iterable[nn.Parameter]:
-    return [*model.posterior.parameters(), *model.decoder.parameters(), model.log_variance]
+def _vae(model: Model) -> PartialVAE:
+    assert isinstance(model.imagination, PartialVAE)
+    return model.imagination
 
 
 CLASSIFY = Phase(
@@ -198,7 +220,7 @@ CLASSIFY = Phase(
 
 IMAGINE = Phase(
     name="imagine",
-    trained=_imagination,
+    trained=lambda model: model.imagination.parameters(),
     noise=imagine_noise,
     loss=imagine,
     frozen=lambda model: [model.backbone],
@@ -221,8 +243,9 @@ PHASES = (CLASSIFY, IMAGINE, FINETUNE)
 
 
 def _method(summary: str, **overrides: object) -> Method:
+    by_vae = {"dictionary_entries": 0, **overrides}
     return Method(
-        summary=summary, phases=PHASES, build=build_model, policy=GainPolicy, overrides=overrides, imagines=True
+        summary=summary, phases=PHASES, build=build_model, policy=GainPolicy, overrides=by_vae, imagination="vae"
     )
 
 

@@ -28,6 +28,15 @@ class Backbone(nn.Module):
     def update(self, belief: Belief, content: Float[Tensor, "*batch f"], locations: Num[Tensor, "*places 2"]) -> Belief:
         """The belief after a look with this content at these locations, given in pixels."""
 
+    def receive(self, content: Float[Tensor, "*batch f"], locations: Num[Tensor, "*places 2"]) -> Tensor:
+        """The part of an update that needs no belief, so that it can be done once for many; here content and location, as numbers of
+        one type: `update` then is given locations in floating point."""
+        return torch.cat([content, locations.to(content.dtype).expand(*content.shape[:-1], 2)], -1)
+
+    def advance(self, belief: Belief, received: Tensor) -> Belief:
+        """The rest of the update."""
+        return self.update(belief, received[..., :-2], received[..., -2:])
+
     @abstractmethod
     def classify(self, belief: Belief) -> Float[Tensor, "*batch classes"]:
         """log p(y | h)."""
@@ -64,7 +73,17 @@ class GlimpseBackbone(Backbone):
 
     def update(self, belief: Belief, content: Float[Tensor, "*batch f"], locations: Num[Tensor, "*places 2"]) -> Belief:
         """R(h, F_g(g) + F_l(l))."""
-        return self.belief_update(belief, content + self.feature_network.place(locations))
+        return self.advance(belief, self.receive(content, locations))
+
+    def receive(
+        self, content: Float[Tensor, "*batch f"], locations: Num[Tensor, "*places 2"]
+    ) -> Float[Tensor, "*batch h"]:
+        """F_f of both."""
+        return self.belief_update.receive(content + self.feature_network.place(locations))
+
+    def advance(self, belief: Belief, received: Float[Tensor, "*batch h"]) -> Belief:
+        """R, of what is received."""
+        return self.belief_update.advance(belief, received)
 
     def classify(self, belief: Belief) -> Float[Tensor, "*batch classes"]:
         """C(h)."""
@@ -79,10 +98,10 @@ class GlimpseBackbone(Backbone):
 
     def unroll(self, content: Float[Tensor, "T B f"], locations: Num[Tensor, "T B 2"]) -> Belief:
         """As `update` look by look, with the part that needs no state done for all looks at once."""
-        received = self.belief_update.receive(content + self.feature_network.place(locations))  # [T, B, h]
+        received = self.receive(content, locations)  # [T, B, h]
         belief = self.start(content.shape[1])
         beliefs = []
         for look in received:
-            belief = self.belief_update.advance(belief, look)
+            belief = self.advance(belief, look)
             beliefs.append(belief)
         return Belief.stack(beliefs)

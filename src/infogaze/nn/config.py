@@ -50,11 +50,14 @@ class ModelConfig:
     gain_correction: bool = False
     """Whether gains are corrected by the outcomes of looks in phase 3; the paper's are not."""
 
+    dictionary_entries: int = 0
+    """Entries of the dictionary that contents are imagined from; with 0 they are imagined by a Partial VAE."""
+
     def __post_init__(self) -> None:
         ranges = {
             "channels": (1, 1024), "num_classes": (2, _WIDEST), "feature_size": (1, _WIDEST), "belief_size": (1, _WIDEST),
             "latent_size": (1, _WIDEST), "flow_layers": (0, _DEEPEST), "spline_bins": (1, 500), "attention_hops": (0, _DEEPEST),
-            "glimpse_residuals": (0, _DEEPEST),
+            "glimpse_residuals": (0, _DEEPEST), "dictionary_entries": (0, _WIDEST),
         }  # fmt: skip
         for name, (least, most) in ranges.items():
             if not least <= getattr(self, name) <= most:

@@ -1,12 +1,17 @@
-"""What a look is worth: expected information gain (equation 7) and the criteria the paper names beside it. Pure functions.
+"""What a look is worth: expected information gain (equation 7), mutual information, and the criteria the paper names beside them.
 
-All share one signature, so that one may stand for another: the imagined class distributions and features of P samples of z at each
-of L places, and the class distribution now.
+Pure functions with one signature, so that one may stand for another: the class distributions after M imagined looks at each of L
+locations, how likely each of the M is, the class distribution now, and the imagined features.
+
+Equation 7 is the mutual information of label and look only where imagined looks are coherent: where the mean of p(y | f~, h) is p(y | h).
+Otherwise it is larger, by what `incoherence` measures:
+
+    sum_m w_m KL[p_m || p]  =  (H[mean p_m] - mean H[p_m])  +  KL[mean p_m || p].
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -14,9 +19,21 @@ from torch import Tensor
 
 from infogaze.nn.precision import precise
 
-Criterion = Callable[
-    [Float[Tensor, "P B L classes"], Float[Tensor, "B classes"], Float[Tensor, "P B L f"]], Float[Tensor, "B L"]
-]
+
+@runtime_checkable
+class Criterion(Protocol):
+    """What a look at each location is worth."""
+
+    def __call__(
+        self,
+        lookahead: Float[Tensor, "B L M classes"],
+        weights: Float[Tensor, "B L M"],
+        current: Float[Tensor, "B classes"],
+        *,
+        features: Float[Tensor, "B L M f"],
+    ) -> Float[Tensor, "B L"]:
+        """One number a location."""
+        ...
 
 
 def entropy(probabilities: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch"]:
@@ -31,37 +48,75 @@ def class_entropy(log_probabilities: Float[Tensor, "*batch classes"]) -> Float[T
 
 
 def expected_information_gain(
-    lookahead: Float[Tensor, "P B L classes"],  # log p(y | f~(l), h), one row a sample of z
+    lookahead: Float[Tensor, "B L M classes"],  # log p(y | f~(l), h), one row an imagined look
+    weights: Float[Tensor, "B L M"],  # how likely each is; they add up to one
     current: Float[Tensor, "B classes"],  # log p(y | h)
-    features: Float[Tensor, "P B L f"] | None = None,  # not needed here
+    *,
+    features: Float[Tensor, "B L M f"] | None = None,  # not needed here
 ) -> Float[Tensor, "B L"]:
-    """Equation 7: the mean over P samples of KL[p(y | f~(l), h) || p(y | h)], in nats."""
-    surprise = lookahead - current[:, None]  # [P, B, L, classes]
+    """Equation 7: the expectation of KL[p(y | f~(l), h) || p(y | h)], in nats."""
+    surprise = lookahead - current[:, None, None]  # [B, L, M, classes]
     # A label that is ruled out adds nothing, ruled out before too or not.
     terms = torch.where(lookahead == -torch.inf, 0.0, lookahead.exp() * surprise)
-    return terms.sum(-1).mean(0)  # [B, L]
+    return torch.where(weights == 0.0, 0.0, weights * terms.sum(-1)).sum(-1)
+
+
+def mutual_information(
+    lookahead: Float[Tensor, "B L M classes"],
+    weights: Float[Tensor, "B L M"],
+    current: Float[Tensor, "B classes"],
+    *,
+    features: Float[Tensor, "B L M f"] | None = None,
+) -> Float[Tensor, "B L"]:
+    """Of the label and the imagined look: the entropy of the mean prediction less the mean entropy of the predictions, in nats."""
+    after = lookahead.exp()
+    return entropy((weights[..., None] * after).sum(2)) - (weights * entropy(after)).sum(2)
+
+
+def incoherence(
+    lookahead: Float[Tensor, "B L M classes"],
+    weights: Float[Tensor, "B L M"],
+    current: Float[Tensor, "B classes"],
+    *,
+    features: Float[Tensor, "B L M f"] | None = None,
+) -> Float[Tensor, "B L"]:
+    """KL[mean of p(y | f~, h) || p(y | h)], in nats: the part of equation 7 that is no information."""
+    expected = (weights[..., None] * lookahead.exp()).sum(2)  # [B, L, classes]
+    smallest = torch.finfo(expected.dtype).tiny
+    surprise = expected.clamp(min=smallest).log() - current[:, None]
+    return torch.where(expected == 0.0, 0.0, expected * surprise).sum(-1)
 
 
 def predictive_uncertainty(
-    lookahead: Float[Tensor, "P B L classes"],
+    lookahead: Float[Tensor, "B L M classes"],
+    weights: Float[Tensor, "B L M"],
     current: Float[Tensor, "B classes"],
-    features: Float[Tensor, "P B L f"] | None = None,
+    *,
+    features: Float[Tensor, "B L M f"] | None = None,
 ) -> Float[Tensor, "B L"]:
-    """The entropy of the class distribution expected after the look, the mean over P samples, in nats."""
-    return entropy(lookahead.exp().mean(0))  # [B, L]
+    """The entropy of the class distribution expected after the look, in nats."""
+    return entropy((weights[..., None] * lookahead.exp()).sum(2))
 
 
 def feature_variance(
-    lookahead: Float[Tensor, "P B L classes"],
+    lookahead: Float[Tensor, "B L M classes"],
+    weights: Float[Tensor, "B L M"],
     current: Float[Tensor, "B classes"],
-    features: Float[Tensor, "P B L f"],
+    *,
+    features: Float[Tensor, "B L M f"],
 ) -> Float[Tensor, "B L"]:
-    """How much the imagined features of a place differ between samples: their variance over P, the mean over dimensions."""
-    return precise(features).var(0, correction=0).mean(-1)  # [B, L]
+    """How much the imagined features of a location differ: their variance over M, the mean over dimensions."""
+    share, imagined = weights[..., None], precise(features)
+    mean = (share * imagined).sum(2, keepdim=True)
+    return (share * (imagined - mean).square()).sum(2).mean(-1)
 
 
 CRITERIA: dict[str, Criterion] = {
     "information-gain": expected_information_gain,
+    "mutual-information": mutual_information,
+    "incoherence": incoherence,
     "predictive-uncertainty": predictive_uncertainty,
     "feature-variance": feature_variance,
 }
+EXPECTED_GAINS = (expected_information_gain, mutual_information)
+"""The criteria that say how much is expected to be learned of the label, in nats."""

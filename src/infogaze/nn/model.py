@@ -16,8 +16,11 @@ from infogaze.nn.classifier import Classifier
 from infogaze.nn.config import ModelConfig
 from infogaze.nn.correction import GainCorrection
 from infogaze.nn.decoder import Decoder
+from infogaze.nn.dictionary import Dictionary
 from infogaze.nn.features import GlimpseFeatures
-from infogaze.nn.gain import Criterion, class_entropy, expected_information_gain
+from infogaze.nn.gain import EXPECTED_GAINS, Criterion, class_entropy, expected_information_gain
+from infogaze.nn.imagination import Imagination, Imagined
+from infogaze.nn.partial_vae import PartialVAE
 from infogaze.nn.posterior import Posterior
 from infogaze.rng import stream_seed
 
@@ -25,6 +28,10 @@ N = TypeVar("N", bound="GlimpseClassifier")
 
 _ELEMENTS_AT_ONCE, _ON_CUDA = 1 << 26, 1 << 29
 """How many hidden elements a lookahead may hold at once: 256 MiB in float32 on the CPU. Larger ones are done in pieces."""
+
+
+_LARGEST_TABLE = 1 << 27
+"""How many elements may be kept of what R makes of a dictionary: 512 MiB in float32."""
 
 
 class GlimpseClassifier(nn.Module):
@@ -40,87 +47,143 @@ class GlimpseClassifier(nn.Module):
         self.backbone.compile_parts()
 
     @property
+    def weights_version(self) -> tuple[object, ...]:
+        """Another after every change of the weights that what is kept from decision to decision follows from; here nothing is."""
+        return ()
+
+    @property
+    def kept(self) -> object:
+        """What is kept from decision to decision, and must stay in memory while a captured decision is replayed; here nothing."""
+        return None
+
+    @property
     def device(self) -> torch.device:
         """Where the parameters are."""
         return next(self.parameters()).device
 
 
 class Model(GlimpseClassifier):
-    """A backbone that sees and classifies, a Partial VAE that imagines, and the gain that follows from both."""
+    """A backbone that sees and classifies, an imagination of what it has not seen, and the gain that follows from both."""
 
     def __init__(
         self,
         grid: GlimpseGrid,
         backbone: Backbone,
         *,
-        posterior: Posterior,
-        decoder: Decoder,
+        imagination: Imagination,
         correction: GainCorrection | None = None,
     ) -> None:
         super().__init__(grid, backbone)
-        self.posterior = posterior
-        self.decoder = decoder
+        self.imagination = imagination
         self.correction = correction
-        self.log_variance = nn.Parameter(torch.zeros(()))
-        """log sigma^2 of the likelihood p(f | z), equation 3."""
+        self._table: tuple[tuple[object, ...], Tensor] | None = None
+
+    def train(self, mode: bool = True) -> Model:
+        """Set the mode, and forget what follows from weights that training may have changed unseen: a fused optimiser leaves no trace."""
+        self._table = None
+        super().train(mode)
+        return self
 
     def compile_parts(self) -> None:
-        """The backbone's, D, the layers of S and the lookahead with its gain."""
+        """The backbone's, the imagination's, and the lookahead with its gain."""
         super().compile_parts()
-        self.decoder.compile(dynamic=False)
-        for layer in self.posterior.layers:
-            layer.compile(dynamic=False)
-            layer.sample = torch.compile(layer.sample, dynamic=False)  # type: ignore[arg-type, assignment]
-        self.posterior.encode.compile(dynamic=False)
+        self.imagination.compile_parts()
         self.lookahead_gain = torch.compile(self.lookahead_gain, dynamic=False)  # type: ignore[method-assign]
-
-    def imagine(self, belief: Belief, noise: Float[Tensor, "P B d"]) -> Float[Tensor, "P B L f"]:
-        """P feature maps of the complete scene, D(z) with z from q(z | h)."""
-        return self.decoder(self.posterior(belief.hidden).rsample(noise))
+        self.table_gain = torch.compile(self.table_gain, dynamic=False)  # type: ignore[method-assign]
 
     def lookahead(
-        self, belief: Belief, content: Float[Tensor, "P B L f"], locations: Num[Tensor, "L 2"]
-    ) -> Float[Tensor, "P B L classes"]:
+        self, belief: Belief, content: Float[Tensor, "B L M f"], locations: Num[Tensor, "L 2"]
+    ) -> Float[Tensor, "B L M classes"]:
         """log p(y | f~(l), h): the class distribution after a look at l, should it hold the imagined content."""
-        return self.backbone.classify(self.backbone.update(belief.unsqueeze(1), content, locations))
+        before = belief.unsqueeze(1).unsqueeze(1)
+        return self.backbone.classify(self.backbone.update(before, content, locations[:, None]))
 
     def lookahead_gain(
-        self,
-        belief: Belief,
-        content: Float[Tensor, "P B L f"],
-        *,
-        locations: Num[Tensor, "L 2"],
-        criterion: Criterion,
+        self, belief: Belief, imagined: Imagined, *, locations: Num[Tensor, "L 2"], criterion: Criterion
     ) -> Float[Tensor, "B L"]:
-        """What looks at these locations are expected to be worth, should they hold the imagined content."""
-        return criterion(self.lookahead(belief, content, locations), self.backbone.classify(belief), content)
+        """What looks at these locations are expected to be worth, should they hold what is imagined."""
+        after = self.lookahead(belief, imagined.features, locations)
+        return criterion(after, imagined.weights, self.backbone.classify(belief), features=imagined.features)
+
+    def table_gain(
+        self, belief: Belief, imagined: Imagined, *, table: Float[Tensor, "L K r"], criterion: Criterion
+    ) -> Float[Tensor, "B L"]:
+        """The same where a dictionary is imagined, and what R makes of each entry at each location is known."""
+        assert imagined.index is not None
+        places = torch.arange(len(table), device=table.device)[:, None]
+        received = table[places, imagined.index]  # [B, L, M, r]
+        after = self.backbone.classify(self.backbone.advance(belief.unsqueeze(1).unsqueeze(1), received))
+        return criterion(after, imagined.weights, self.backbone.classify(belief), features=imagined.features)
+
+    @torch.no_grad()
+    def entry_table(self) -> Float[Tensor, "L K r"] | None:
+        """What R receives of each entry of the dictionary at each location of the grid: all of a lookahead that needs no belief. None where
+        nothing is imagined by dictionary, or it would be too large to keep."""
+        if not isinstance(self.imagination, Dictionary):
+            return None
+        entries, locations = self.imagination.entries, self.grid.locations(self.device)
+        if self.grid.num_locations * len(entries) * self.backbone.start(1).hidden.shape[-1] > _LARGEST_TABLE:
+            return None
+        return self.backbone.receive(entries.expand(len(locations), *entries.shape), locations[:, None])
+
+    @property
+    def weights_version(self) -> tuple[object, ...]:
+        """Another after every change of the weights that what is kept from decision to decision follows from."""
+        if not isinstance(self.imagination, Dictionary):
+            return ()
+        weights = [*self.backbone.parameters(), *self.backbone.buffers(), self.imagination.entries]
+        return tuple((value._version, value.data_ptr(), value.dtype) for value in weights)
+
+    @property
+    def kept(self) -> object:
+        """The table, if there is one."""
+        return self._table
+
+    def _kept_table(self) -> Tensor | None:
+        if not isinstance(self.imagination, Dictionary):
+            return None
+        kind = self.device.type
+        version = (*self.weights_version, kind != "meta" and torch.is_autocast_enabled(kind))
+        if self._table is None or self._table[0] != version:
+            table = self.entry_table()
+            if table is None:
+                return None
+            self._table = (version, table)
+        return self._table[1]
 
     def gain(
         self,
         belief: Belief,
-        noise: Float[Tensor, "P B d"],
+        num_samples: int,
         *,
+        noise: Float[Tensor, "B ..."],
         criterion: Criterion = expected_information_gain,
         elements: int | None = None,
     ) -> Float[Tensor, "B L"]:
         """What a look at each location is expected to be worth: as imagined, and corrected where it is an information gain and there is a
         correction."""
-        gain = self.imagined_gain(belief, noise, criterion=criterion, elements=elements)
-        if self.correction is None or criterion is not expected_information_gain:
+        gain = self.imagined_gain(belief, num_samples, noise=noise, criterion=criterion, elements=elements)
+        if self.correction is None or criterion not in EXPECTED_GAINS:
             return gain
         return self.correction(gain, belief.hidden, class_entropy(self.backbone.classify(belief)))
 
     def imagined_gain(
         self,
         belief: Belief,
-        noise: Float[Tensor, "P B d"],
+        num_samples: int,
         *,
+        noise: Float[Tensor, "B ..."],
         criterion: Criterion = expected_information_gain,
         elements: int | None = None,
+        table: Float[Tensor, "L K r"] | None = None,
     ) -> Float[Tensor, "B L"]:
-        """The same from imagined scenes alone; in pieces of scenes and locations of about `elements` hidden elements."""
-        samples, scenes, _ = noise.shape
-        row = samples * belief.hidden.shape[-1]
+        """The same from what is imagined alone; in pieces of scenes and locations of about `elements` hidden elements.
+
+        `table` is `entry_table()` of the weights as they are; if not given, the one of the last decision serves until weights change.
+        """
+        if table is None:
+            table = self._kept_table()
+        scenes, row = len(noise), num_samples * belief.hidden.shape[-1]
         if elements is None:
             elements = _ON_CUDA if noise.is_cuda else _ELEMENTS_AT_ONCE
         scenes_at_once = max(1, min(scenes, elements // (row * self.grid.num_locations)))
@@ -129,12 +192,16 @@ class Model(GlimpseClassifier):
         maps = []
         for first in range(0, scenes, scenes_at_once):
             some = slice(first, first + scenes_at_once)
-            content = self.imagine(belief[some], noise[:, some])  # [P, b, L, f]
-            values = []
-            for part, where in zip(
-                content.split(locations_at_once, 2), locations.split(locations_at_once), strict=True
-            ):
-                values.append(self.lookahead_gain(belief[some], part, locations=where, criterion=criterion))
+            imagined = self.imagination.imagine(belief[some], num_samples, noise=noise[some])
+            if table is not None:
+                maps.append(self.table_gain(belief[some], imagined, table=table, criterion=criterion))
+                continue
+            values = [
+                self.lookahead_gain(belief[some], imagined[:, part], locations=locations[part], criterion=criterion)
+                for part in (
+                    slice(start, start + locations_at_once) for start in range(0, len(locations), locations_at_once)
+                )
+            ]
             maps.append(torch.cat(values, 1))
         return torch.cat(maps)
 
@@ -175,11 +242,19 @@ def build_backbone(config: ModelConfig) -> GlimpseBackbone:
 
 
 def build_model(config: ModelConfig) -> Model:
-    """F, R and C of these sizes, with S and D. The backbone is made first: it is the same for every method of a seed."""
+    """F, R and C of these sizes, and an imagination. The backbone is made first: it is the same for every method of a seed."""
     return Model(
         config.grid,
         build_backbone(config),
-        posterior=Posterior(
+        imagination=build_dictionary(config) if config.dictionary_entries else build_partial_vae(config),
+        correction=GainCorrection(config.belief_size, config.grid.num_locations) if config.gain_correction else None,
+    )
+
+
+def build_partial_vae(config: ModelConfig) -> PartialVAE:
+    """S and D of these sizes."""
+    return PartialVAE(
+        Posterior(
             belief_size=config.belief_size,
             latent_size=config.latent_size,
             context_size=config.feature_size,
@@ -187,6 +262,17 @@ def build_model(config: ModelConfig) -> Model:
             bins=config.spline_bins,
             bound=config.spline_bound,
         ),
-        decoder=Decoder(config.latent_size, config.feature_size, config.grid),
-        correction=GainCorrection(config.belief_size, config.grid.num_locations) if config.gain_correction else None,
+        Decoder(config.latent_size, config.feature_size, config.grid),
+    )
+
+
+def build_dictionary(config: ModelConfig) -> Dictionary:
+    """A dictionary and its head, of these sizes."""
+    return Dictionary(
+        config.grid,
+        belief_size=config.belief_size,
+        feature_size=config.feature_size,
+        channels=config.channels,
+        entries=config.dictionary_entries,
+        width=config.belief_size,
     )

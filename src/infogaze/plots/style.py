@@ -43,6 +43,7 @@ class LineStyle:
 # Any two stay apart for the three kinds of colour blindness, and each has a marker of its own.
 LINE_STYLES: dict[str, LineStyle] = {
     "infogaze": LineStyle(colour=OURS, marker="o", width=2.6),
+    "dictionary": LineStyle(colour="#3311ff", marker=">"),
     "paper": LineStyle(colour="#601800", marker="p"),
     "gaussian": LineStyle(colour="#9c48fc", marker="d"),
     "infogaze-gaussian": LineStyle(colour="#d99a00", marker="D"),

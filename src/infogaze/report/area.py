@@ -84,7 +84,7 @@ def _curve(chapter: Chapter, group: Group) -> Curve | None:
 def _sentence(curves: tuple[Curve, ...]) -> str:
     sentences = []
     for curve in curves:
-        if curve.group.method != OURS:
+        if not curve.group.is_ours:
             continue
         baselines = baselines_of(curve.group, curves)
         common = [x for x in curve.x if all(x in baseline.x for baseline in baselines)]
@@ -104,7 +104,7 @@ def _sentence(curves: tuple[Curve, ...]) -> str:
 def _overlap_phrase(ours: Curve, other: Curve, area: float) -> str:
     here, there = ours.x.index(area), other.x.index(area)
     if bool(ours.estimate.low[here] > other.estimate.high[there]):
-        return f"do not overlap, and {OURS} is ahead"
+        return f"do not overlap, and {ours.group.name} is ahead"
     if bool(ours.estimate.high[here] < other.estimate.low[there]):
-        return f"do not overlap, and {OURS} is behind"
+        return f"do not overlap, and {ours.group.name} is behind"
     return "overlap"

@@ -95,7 +95,7 @@ def by_flows(chapter: Chapter) -> Drawn:
     """Normalizing flows against a Gaussian posterior."""
     return _ablation(
         chapter,
-        ((OURS, "infogaze-gaussian"), ("paper", "gaussian")),
+        (("paper", "gaussian"), ("infogaze", "infogaze-gaussian")),
         title="flows against a Gaussian posterior",
         note="`infogaze-gaussian` is `infogaze`, and `gaussian` is `paper`, without flow layers: q(z | h) is then a Gaussian with a "
         "diagonal covariance.",

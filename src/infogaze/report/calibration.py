@@ -119,7 +119,7 @@ def _sentence(chapter: Chapter, errors: tuple[Curve, ...], likelihoods: tuple[Cu
     last = looks_phrase(chapter.num_looks - 1)
     for error, likelihood in zip(errors, likelihoods, strict=True):
         group = error.group
-        if group.method != OURS:
+        if not group.is_ours:
             continue
         pooled = _pooled(group.runs)
         excess = 100 * float((pooled.share * (pooled.confidence - pooled.accuracy).nan_to_num(0.0)).sum())

@@ -36,7 +36,7 @@ def by_confusion(chapter: Chapter) -> Drawn:
     if not groups:
         return not_trained(OURS)
     counts = {group.name: _counts(group, len(chapter.classes)) for group in groups}
-    ours = next((group for group in groups if group.method == OURS), groups[0])
+    ours = next((group for group in groups if group.is_ours), groups[0])
     means = next((group.runs[0].read(Showcase).class_means for group in chapter.with_measured(Showcase)), None)
     last = looks_phrase(chapter.num_looks - 1)
     pictured, read_below = "", ""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from infogaze.report.area import by_area
 from infogaze.report.by_look import by_attention, by_common_judge, by_flows, by_look
 from infogaze.report.calibration import by_calibration
+from infogaze.report.coherence import by_coherence
 from infogaze.report.confusion import by_confusion
 from infogaze.report.corruptions import by_corruption
 from infogaze.report.drawing import Drawn
@@ -52,6 +53,7 @@ ENTRIES = tuple(
             ("gain-calibration", "Gain calibration: expected against realised gain", by_gain_calibration),
             ("sample-counts", "What the number of imagined scenes buys", by_sample_counts),
             ("corruptions", "Robustness to corruptions", by_corruption),
+            ("coherence", "What the imagined gain is made of", by_coherence),
         ),
         start=1,
     )

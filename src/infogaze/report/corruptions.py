@@ -9,7 +9,7 @@ from infogaze.evaluation.corruptions import CORRUPTIONS
 from infogaze.evaluation.estimates import accuracy_over_runs
 from infogaze.report.curves import Curve, Panel, chance, interval_note, look_numbers
 from infogaze.report.drawing import Drawing, Drawn
-from infogaze.report.gather import BASELINES, OURS, Chapter, Group, Run, once
+from infogaze.report.gather import BASELINES, Chapter, Group, Run, once
 from infogaze.report.missing import left_out_note, measured_differently, not_measured
 from infogaze.report.panels import curve_figure
 from infogaze.report.tables import numbers, table
@@ -112,7 +112,7 @@ def _loss(curve: Curve) -> float:
 
 def _sentence(chapter: Chapter, groups: tuple[Group, ...], panels: list[Panel]) -> str:
     sentences = []
-    for group in [group for group in groups if group.method == OURS] or list(groups[:1]):
+    for group in [group for group in groups if group.is_ours] or list(groups[:1]):
         losses = {panel.title: _loss(next(c for c in panel.curves if c.group == group)) for panel in panels}
         worst, mildest = max(losses, key=losses.__getitem__), min(losses, key=losses.__getitem__)
         sentences.append(
@@ -139,7 +139,7 @@ def _ahead(panel: Panel, ours: Group, baselines: list[Group]) -> bool:
 def _sentence_by_look(chapter: Chapter, panels: list[Panel]) -> str:
     sentences = []
     curves = panels[0].curves
-    for group in [curve.group for curve in curves if curve.group.method == OURS] or [curves[0].group]:
+    for group in [curve.group for curve in curves if curve.group.is_ours] or [curves[0].group]:
         gains = []
         for panel in panels:
             value = next(curve for curve in panel.curves if curve.group == group).estimate.value

@@ -45,7 +45,7 @@ def entropy_by_look(chapter: Chapter) -> Drawn:
 def _sentence(chapter: Chapter, curves: tuple[Curve, ...]) -> str:
     sentences = []
     for curve in curves:
-        if curve.group.method != OURS:
+        if not curve.group.is_ours:
             continue
         begin = (
             f"The entropy of {curve.group.name} goes from {curve.estimate.value[0]:.2f} nats after the first look to "

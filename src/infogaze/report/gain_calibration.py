@@ -58,8 +58,7 @@ def by_gain_calibration(chapter: Chapter) -> Drawn:
     return (
         Drawing(
             figure=_figure(chapter, measured, by_count),
-            sentence=" ".join(_sentence(found) for found in measured if found.group.method == OURS)
-            or _sentence(measured[0]),
+            sentence=" ".join(_sentence(found) for found in measured if found.group.is_ours) or _sentence(measured[0]),
             alt_text=f"realised against expected gain on {chapter.data}, in ten bins for each of {len(measured)} methods",
             note="Each point is a tenth of all looks but the first, of all seeds together, ordered by their expected gain; "
             f"its bar is the 95 % interval of the mean {_unit_phrase(measured)}. On the dotted line gains are calibrated: on average a "

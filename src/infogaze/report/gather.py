@@ -18,6 +18,9 @@ from infogaze.report.summary import Summary, summary
 
 T = TypeVar("T")
 OURS = "infogaze"
+"""What a reader is told to train where nothing is."""
+_STAND_AS_OURS = (OURS, "dictionary", "paper", "attention", "infogaze-gaussian", "gaussian")
+"""Methods that look where they expect to learn most: the first of them among the runs stands as ours."""
 BASELINES = ("discriminative", "ram-plus", "ram", "random")
 _FLIP_TTA = "flip TTA"
 
@@ -64,6 +67,8 @@ class Group:
     name: str
     """As figures and sentences call it; it has a mark for flip TTA where other methods do without."""
     runs: tuple[Run, ...]
+    is_ours: bool = False
+    """Whether its method stands as ours here, against the baselines."""
 
     @property
     def flip_tta(self) -> bool:
@@ -129,7 +134,7 @@ class Chapter:
     @property
     def presets(self) -> tuple[str, ...]:
         """Those of its runs, our method's first."""
-        ours = [group.preset for group in self.groups if group.method == OURS]
+        ours = [group.preset for group in self.groups if group.is_ours]
         return tuple(dict.fromkeys([*ours, *sorted(group.preset for group in self.groups)]))
 
     def with_measured(self, kind: type[Record]) -> tuple[Group, ...]:
@@ -181,6 +186,7 @@ def _require_comparable(runs: tuple[Run, ...]) -> None:
 
 
 def _groups(runs: tuple[Run, ...]) -> tuple[Group, ...]:
+    ours = next((name for name in _STAND_AS_OURS if name in {run.about.method for run in runs}), None)
     several = len({run.about.preset for run in runs}) > 1
     mixed = len({run.about.flip_tta for run in runs if not run.about.whole}) > 1
     groups = []
@@ -202,5 +208,5 @@ def _groups(runs: tuple[Run, ...]) -> tuple[Group, ...]:
         )
         marked = ", ".join(mark for mark in marks if mark)
         name = f"{method} ({marked})" if marked else method
-        groups.append(Group(method=method, preset=preset, name=name, runs=members))
+        groups.append(Group(method=method, preset=preset, name=name, runs=members, is_ours=method == ours))
     return tuple(groups)

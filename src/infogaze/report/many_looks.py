@@ -11,7 +11,7 @@ from infogaze.plots.style import INK, line_style
 from infogaze.report.by_look import accuracy_levels
 from infogaze.report.curves import Curve, Panel, interval_note, look_numbers
 from infogaze.report.drawing import Drawing, Drawn
-from infogaze.report.gather import OURS, Chapter, Run
+from infogaze.report.gather import Chapter, Run
 from infogaze.report.missing import left_out_note, measured_differently, not_measured
 from infogaze.report.panels import curve_figure
 from infogaze.report.tables import numbers, table
@@ -37,7 +37,7 @@ def by_many_looks(chapter: Chapter) -> Drawn:
     figure = curve_figure(title, (panel,), foot=f"{interval_note(curves)} First {scenes} test scenes.")
     _mark_budget(figure.axes[0], chapter.num_looks - 1)
     _mark_peaks(figure.axes[0], curves)
-    reported = [curve for curve in curves if curve.group.method == OURS] or curves[:1]
+    reported = [curve for curve in curves if curve.group.is_ours] or curves[:1]
     return (
         Drawing(
             figure=figure,

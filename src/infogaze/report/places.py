@@ -107,7 +107,7 @@ def _figure(chapter: Chapter, groups: tuple[Group, ...], maps: Maps) -> Figure:
 
 
 def _maps_sentence(chapter: Chapter, groups: tuple[Group, ...], maps: Maps) -> str:
-    group = next((group for group in groups if group.method == OURS), groups[0])
+    group = next((group for group in groups if group.is_ours), groups[0])
     look = min(1, chapter.num_looks - 1)
     values = maps[group.name][look]
     row, col = divmod(int(values.argmax()), chapter.grid.cols)
@@ -121,7 +121,7 @@ def _maps_sentence(chapter: Chapter, groups: tuple[Group, ...], maps: Maps) -> s
 
 def _spread_sentence(chapter: Chapter, spreads: tuple[Curve, ...], dependences: tuple[Curve, ...]) -> str:
     sentences = []
-    chosen = [index for index, curve in enumerate(spreads) if curve.group.method == OURS] or [0]
+    chosen = [index for index, curve in enumerate(spreads) if curve.group.is_ours] or [0]
     looks = reported_looks(chapter.num_looks)
     for index in chosen:
         spread, depends = spreads[index], dependences[index].estimate

@@ -8,7 +8,7 @@ from infogaze.evaluation.estimates import accuracy_over_runs, lead_over_runs, me
 from infogaze.evaluation.sample_counts import SampleCounts
 from infogaze.report.curves import Curve, Panel, interval_note
 from infogaze.report.drawing import Drawing, Drawn
-from infogaze.report.gather import OURS, Chapter, Group, Run, once
+from infogaze.report.gather import Chapter, Group, Run, once
 from infogaze.report.missing import left_out_note, measured_differently, not_measured
 from infogaze.report.panels import curve_figure
 from infogaze.report.tables import numbers, table
@@ -59,7 +59,7 @@ def by_sample_counts(chapter: Chapter) -> Drawn:
     title = f"{chapter.data}: what the number of imagined scenes buys"
     foot = f"{interval_note(accuracy[0].curves)} First {scenes} test scenes. Time on {', '.join(devices)}, all scenes in batches."
     imagining = [group for group in chapter.lookers if group.runs[0].about.num_samples > 0]
-    reported = [group for group in groups if group.method == OURS] or groups[:1]
+    reported = [group for group in groups if group.is_ours] or groups[:1]
     return (
         Drawing(
             figure=curve_figure(title, panels, foot=foot, columns=3),

@@ -27,10 +27,10 @@ _RULE = (
 
 def rollouts(chapter: Chapter) -> Drawn:
     """Scenes looked at by our method: successes, then failures."""
-    group = next((group for group in chapter.with_measured(Showcase) if group.method == OURS), None)
+    group = next((group for group in chapter.with_measured(Showcase) if group.is_ours), None)
     if group is None:
-        trained = {group.method for group in chapter.lookers}
-        return not_measured(Showcase, OURS) if OURS in trained else not_trained(OURS)
+        ours = [group.method for group in chapter.lookers if group.is_ours]
+        return not_measured(Showcase, ours[0]) if ours else not_trained(OURS)
     about, showcase = group.runs[0].about, group.runs[0].read(Showcase)
     correct = showcase.probabilities[:, -1].argmax(-1) == showcase.labels
     first, *others = chosen(correct, int(showcase.common))

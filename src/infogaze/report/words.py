@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from infogaze.evaluation.estimates import Estimate, accuracy_over_runs, lead_over_runs
-from infogaze.report.gather import BASELINES, OURS, Chapter, Group, Run
+from infogaze.report.gather import BASELINES, Chapter, Group, Run
 
 Correct = Callable[[Run], Tensor]
 """Whether a run's prediction is correct, for each scene and look, [N, T] bool."""
 
-OURS_MISSING = f"{OURS} is not among these runs; the curves are those of the other methods."
+OURS_MISSING = "No method that looks by expected gain is among these runs; the curves are those of the other methods."
 
 
 def looks_phrase(look: int) -> str:
@@ -78,7 +78,7 @@ def against_baselines(chapter: Chapter, groups: Sequence[Group], correct: Correc
     last = chapter.num_looks - 1
     sentences = []
     for preset in chapter.presets:
-        ours = next((group for group in groups if (group.method, group.preset) == (OURS, preset)), None)
+        ours = next((group for group in groups if group.is_ours and group.preset == preset), None)
         baselines = [group for group in groups if group.method in BASELINES and group.preset == preset]
         if ours is None:
             continue
@@ -97,7 +97,7 @@ def against_baselines(chapter: Chapter, groups: Sequence[Group], correct: Correc
         begin = (
             f"After {looks_phrase(last)} {best.name} is highest, with accuracy {percent_phrase(reached(best), last)}"
         )
-        sentences.append(f"{begin}; {OURS} is not among these runs.")
+        sentences.append(f"{begin}; no method that looks by expected gain is among these runs.")
     return " ".join(sentences)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,13 +16,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from infogaze.data.augmentation import Augmentation
 from infogaze.data.feed import Examples, Feed
 from infogaze.data.sets import Split
+from infogaze.errors import InfogazeError
 from infogaze.gaze.agent import Agent
 from infogaze.gaze.episode import Episode
-from infogaze.gaze.policies import GainPolicy
 from infogaze.gaze.sensor import ImageSensor
-from infogaze.methods.three_phases import PHASES
+from infogaze.methods.registry import METHODS, build_for
 from infogaze.models import compiled
-from infogaze.nn.model import build
 from infogaze.presets import Preset
 from infogaze.progress import Display
 from infogaze.training.phases import Objective
@@ -54,12 +53,18 @@ def measure(
     settings: Preset,
     device: torch.device,
     *,
+    method: str = "infogaze",
     batch_size: int,
     seconds: float,
     rows: Sequence[str],
     screen: Display,
 ) -> list[Row]:
-    """The rows asked for, in order."""
+    """The rows asked for, in order, of a method with as many phases as they name."""
+    settings = replace(settings, model=METHODS[method].sizes(settings.model))
+    phases = len(METHODS[method].phases)
+    for name in rows:
+        if name.startswith("phase") and int(name.split()[1]) > phases:
+            raise InfogazeError(f"{name} of {method} is not there; it has {phases} phases")
     config = settings.model
     generator = torch.Generator().manual_seed(0)
     size = (max(4 * batch_size, 2048), config.channels, config.height, config.width)
@@ -72,8 +77,8 @@ def measure(
         if device.type == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats(device)
-        scenes, work = _WORK[name](settings, split, device, batch_size=batch_size)
-        flops = scenes * flops_per_image(name, settings, split)
+        scenes, work = _WORK[name](method, settings, split, device=device, batch_size=batch_size)
+        flops = scenes * flops_per_image(name, method, settings, split=split)
         for _ in range(6 if device.type == "cuda" else 1):
             work()
         each = _time(work, device, seconds)
@@ -129,9 +134,9 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def flops_per_image(row: str, settings: Preset, split: Split) -> float:
+def flops_per_image(row: str, method: str, settings: Preset, *, split: Split) -> float:
     """Operations of convolutions and matrix products, counted while a small batch runs on the CPU."""
-    scenes, work = _WORK[row](settings, split, torch.device("cpu"), batch_size=2)
+    scenes, work = _WORK[row](method, settings, split, device=torch.device("cpu"), batch_size=2)
     with FlopCounterMode(display=False) as counter:
         work()
     return float(counter.get_total_flops()) / scenes
@@ -143,15 +148,17 @@ Work = tuple[int, Callable[[], object]]
 
 @runtime_checkable
 class _Prepare(Protocol):
-    def __call__(self, settings: Preset, split: Split, device: torch.device, *, batch_size: int) -> Work: ...
+    def __call__(
+        self, method: str, settings: Preset, split: Split, *, device: torch.device, batch_size: int
+    ) -> Work: ...
 
 
 def _phase(index: int) -> _Prepare:
-    def prepare(settings: Preset, split: Split, device: torch.device, *, batch_size: int) -> Work:
-        model = build(settings.model).to(device)
+    def prepare(method: str, settings: Preset, split: Split, *, device: torch.device, batch_size: int) -> Work:
+        model = build_for(method, settings.model).to(device)
         step = TrainStep(
             model,
-            PHASES[index],
+            METHODS[method].phases[index],
             objective=Objective(
                 num_looks=settings.num_looks, alpha=settings.alpha, beta=settings.beta, dropout=settings.dropout
             ),
@@ -171,21 +178,21 @@ def _endless(feed: Feed, batch_size: int) -> Iterator[Examples]:
         yield from feed.batches(epoch, batch_size, seed=0)
 
 
-def _agent(settings: Preset, device: torch.device) -> Agent:
-    model = build(settings.model).to(device)
+def _agent(method: str, settings: Preset, device: torch.device) -> Agent:
+    model = build_for(method, settings.model).to(device)
     names = [str(label) for label in range(settings.model.num_classes)]
     agent = Agent(
         model,
         names,
-        policy=GainPolicy(settings.num_samples),
+        policy=METHODS[method].policy(settings.num_samples),
         num_looks=settings.num_looks,
         flip_tta=settings.flip_tta,
     )
     return compiled(agent) if device.type == "cuda" else agent
 
 
-def _test(settings: Preset, split: Split, device: torch.device, *, batch_size: int) -> Work:
-    agent = _agent(settings, device)
+def _test(method: str, settings: Preset, split: Split, *, device: torch.device, batch_size: int) -> Work:
+    agent = _agent(method, settings, device)
     images = split.images[:batch_size].to(device)
 
     def look() -> object:
@@ -194,8 +201,8 @@ def _test(settings: Preset, split: Split, device: torch.device, *, batch_size: i
     return batch_size, look
 
 
-def _decision(settings: Preset, split: Split, device: torch.device, *, batch_size: int) -> Work:
-    agent, side = _agent(settings, device), settings.model.glimpse_size
+def _decision(method: str, settings: Preset, split: Split, *, device: torch.device, batch_size: int) -> Work:
+    agent, side = _agent(method, settings, device), settings.model.glimpse_size
     episodes = _after_one_look(agent, split.images[:1, :, :side, :side])
 
     def decide() -> object:

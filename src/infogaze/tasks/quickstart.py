@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from jaxtyping import Bool
@@ -35,6 +36,7 @@ _FAILURES = 3
 def quickstart(out: Path, *, seed: int, recipe: Recipe) -> tuple[Estimate, Estimate]:
     """Do it with any recipe; the accuracy by look, by gain and at random. Writes out/model and out/index.html."""
     settings, images = preset("digits"), digits(seed)
+    settings = replace(settings, model=METHODS[_METHOD].sizes(settings.model))
     config = RunConfig(
         method=_METHOD,
         preset=settings,

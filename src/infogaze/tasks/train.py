@@ -183,6 +183,7 @@ def plan_of(config: RunConfig, model: GlimpseClassifier) -> Plan:
         beta=settings.beta,
         dropout=settings.dropout,
         num_samples=recipe.num_samples,
+        num_entries=recipe.num_entries,
         kl_warmup=recipe.kl_warmup,
     )
     return Plan(

@@ -20,6 +20,7 @@ from infogaze.training.meters import Reading
 from infogaze.training.phases import Batch, draw_noise
 from infogaze.training.plan import Callbacks, Plan, Progress
 from infogaze.training.schedule import one_cycle
+from infogaze.training.statistics import refit_batch_norm
 from infogaze.training.step import TrainStep
 
 LOG_EVERY = 50
@@ -59,7 +60,7 @@ class PhaseRun:
         self._reading, self._validated, self._warned = Reading(), False, False
         self._val_accuracy: tuple[float, ...] = ()
         if midway is None and phase.prepare is not None:
-            phase.prepare(model, self._first_batch(model), plan.objective)
+            phase.prepare(model, self._plain_batches(model, "prepare"), plan.objective)
         self._take_step = TrainStep(
             model,
             phase,
@@ -176,6 +177,16 @@ class PhaseRun:
     def finish(self) -> None:
         """After the last step: the beginning of the next phase is a checkpoint too, with the model and nothing else."""
         self.state.finish()
+        model, plan = self.state.model, self._plan
+        refit_batch_norm(
+            model,
+            self._phase,
+            objective=plan.objective,
+            batches=lambda: self._plain_batches(model, "batch norm"),
+            images=plan.recipe.batch_norm_images,
+        )
+        if self._phase.conclude is not None:
+            self._phase.conclude(model, self._plain_batches(model, "conclude"), plan.objective)
         if rank() == 0:
             tensors = {f"model.{name}": value for name, value in self.state.model.state_dict().items()}
             checkpoint.write(
@@ -197,11 +208,14 @@ class PhaseRun:
     def _stream(self, purpose: str) -> int:
         return stream_seed(self._plan.seed, purpose, self._number)
 
-    def _first_batch(self, model: GlimpseClassifier) -> Batch:
-        generator = torch.Generator(model.device).manual_seed(self._stream("prepare"))
-        images, labels = next(self._feed.batches(0, self._batch_size, seed=self._stream("order")))
-        noise = draw_noise(self._phase.noise(model, self._plan.objective), self._batch_size, generator)
-        return Batch(images=normalise_pixels(images), labels=labels, noise=noise)
+    def _plain_batches(self, model: GlimpseClassifier, purpose: str) -> Iterator[Batch]:
+        """One pass over the training images as they are; every process has all of it."""
+        generator = torch.Generator(model.device).manual_seed(self._stream(purpose))
+        specs, done = self._phase.noise(model, self._plan.objective), torch.ones((), device=model.device)
+        for images, labels in self._feed.batches(0, self._batch_size, seed=self._stream("order")):
+            noise = draw_noise(specs, self._batch_size, generator)
+            progress = torch.zeros_like(done) if purpose == "prepare" else done
+            yield Batch(images=normalise_pixels(images), labels=labels, noise=noise, progress=progress)
 
     def _warn_of_collapse(self, read: Reading) -> None:
         """A policy that looks at the same place in all scenes has learned a path, not where to look."""

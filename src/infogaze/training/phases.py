@@ -7,7 +7,7 @@ the same. In which mode each part is, training or evaluation, is set by the step
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -77,6 +77,8 @@ class Objective:
     """Share of the belief that the classifier does not see."""
     num_samples: int = 1
     """Imagined scenes behind each choice of a look in phase 3."""
+    num_entries: int = 16
+    """Likeliest entries of a dictionary behind each choice of a look in phase 3."""
     kl_warmup: float = 0.0
     """Share of phase 2 over which the weight of the KL term rises to 1."""
 
@@ -116,10 +118,18 @@ class Phase:
     """Parts that stay in evaluation mode."""
     validates_by_policy: bool = True
     """Whether validation scenes are looked at by the method's own policy while it trains, or at random."""
-    prepare: Callable[[Any, Batch, Objective], None] | None = None
-    """What happens to the model before the first step."""
+    prepare: Callable[[Any, Iterator[Batch], Objective], None] | None = None
+    """What happens to the model before the first step, given training images in batches, not augmented: one pass over them."""
+    conclude: Callable[[Any, Iterator[Batch], Objective], None] | None = None
+    """What happens to it after the last step, given the same."""
     sees_whole: bool = False
     """Whether scenes are seen whole, once, instead of look by look."""
+
+    def set_modes(self, model: nn.Module) -> None:
+        """Training mode, but for the parts that stay in evaluation mode."""
+        model.train()
+        for part in self.frozen(model):
+            part.eval()
 
 
 def after_phase_1(recipe: Recipe) -> PhaseRecipe:

@@ -80,26 +80,32 @@ class Recipe:
     """Of AdamW."""
     weight_decay: float = 0.01
     """Of AdamW; with 0 it is Adam."""
-    grad_clip: float = 1.0
-    """The gradient's norm is clipped to this; 0 clips nothing."""
+    grad_clip: float = 0.0
+    """The gradient's norm is clipped to this; 0 clips nothing. Norms of 200 are usual in phase 3."""
     num_samples: int = 1
     """Imagined scenes behind each choice of a look in phase 3: with one, as in the paper, looks explore most."""
+    num_entries: int = 16
+    """Likeliest entries of a dictionary behind each choice of a look in phase 3."""
     kl_warmup: float = 0.0
     """KL warm-up: the share of phase 2 over which the weight of the KL term rises to 1."""
     ema_decay: float = 0.0
     """Decay of the EMA of the weights, which a phase ends with, less at first; 0 ends with the last weights."""
+    batch_norm_images: int = 0
+    """Batch-norm statistics are refitted on about so many training images, not augmented, at the end of each phase; 0 keeps those gathered
+    in training."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Of the networks' products on a GPU; on the CPU, and in losses and densities everywhere, it is float32."""
     augmentation: Augmentation | None = Augmentation()
     """What may happen to a training image; flipped only where the preset allows it."""
 
     def __post_init__(self) -> None:
-        if self.num_samples < 1:
-            raise InfogazeError(f"num_samples is {self.num_samples}; it must be at least 1")
+        for name in ("num_samples", "num_entries"):
+            if getattr(self, name) < 1:
+                raise InfogazeError(f"{name} is {getattr(self, name)}; it must be at least 1")
         for name, most in (("kl_warmup", 1.0), ("ema_decay", 1.0)):
             if not 0.0 <= getattr(self, name) <= most:
                 raise InfogazeError(f"{name} is {getattr(self, name)}; it must be from 0 to {most:g}")
-        for name in ("weight_decay", "grad_clip"):
+        for name in ("weight_decay", "grad_clip", "batch_norm_images"):
             if not getattr(self, name) >= 0.0:
                 raise InfogazeError(f"{name} is {getattr(self, name)}; it must be at least 0")
         self.phase2.followed_by(self.phase3)
@@ -124,25 +130,25 @@ def _steps(steps: int, batch_size: int, learning_rate: float) -> PhaseRecipe:
 RECIPES: dict[str, Recipe] = {
     "paper": Recipe(
         phase1=_epochs(1000, 64), phase2=_epochs(100, 64), phase3=_epochs(100, 64), full_image=_epochs(200, 64),
-        schedule="plateau", betas=(0.9, 0.999), weight_decay=0.0,
+        schedule="plateau", betas=(0.9, 0.999), weight_decay=0.0, grad_clip=0.0,
     ),
     "fast": Recipe(
         phase1=_epochs(1200, 1024, 4e-3), phase2=_epochs(40, 256, 2e-3), phase3=_epochs(120, 1024, 1e-3), full_image=_epochs(80, 512, 3e-3),
-        weight_decay=0.1, num_samples=4, kl_warmup=0.5, ema_decay=0.999, precision="bfloat16",
+        weight_decay=0.1, grad_clip=1000.0, num_samples=4, kl_warmup=0.5, ema_decay=0.999, batch_norm_images=20_000, precision="bfloat16",
         augmentation=Augmentation(brightness=0.2, contrast=0.2, saturation=0.2),
     ),
     "own": Recipe(
         phase1=_steps(2000, 32, 2e-3), phase2=_steps(500, 32, 2e-3), phase3=_steps(500, 32, 1e-3), full_image=_steps(1000, 32, 2e-3),
-        weight_decay=0.1, num_samples=2, kl_warmup=0.5, ema_decay=0.99, precision="bfloat16",
+        weight_decay=0.1, grad_clip=1000.0, num_samples=2, kl_warmup=0.5, ema_decay=0.99, batch_norm_images=5000, precision="bfloat16",
         augmentation=Augmentation(brightness=0.2, contrast=0.2, saturation=0.2),
     ),
     "quickstart": Recipe(
         phase1=_epochs(20, 64, 3e-3), phase2=_epochs(4, 64, 3e-3), phase3=_epochs(2, 64, 1e-3), full_image=_epochs(4, 64, 3e-3),
-        augmentation=None,
+        grad_clip=1000.0, augmentation=None,
     ),
     "smoke": Recipe(
         phase1=_epochs(4, 64, 4e-3), phase2=_epochs(1, 64, 4e-3), phase3=_epochs(0.25, 64, 1e-3), full_image=_epochs(1, 64, 3e-3),
-        augmentation=None,
+        grad_clip=1000.0, augmentation=None,
     ),
 }  # fmt: skip
 """`own` counts steps, for sets of any size. `quickstart` and `smoke` are for the embedded digits on two CPU cores."""

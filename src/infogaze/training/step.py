@@ -112,9 +112,7 @@ class TrainStep:
         fast = images.is_cuda and self._recipe.precision == "bfloat16"
         with torch.autocast(images.device.type, torch.bfloat16, enabled=fast):
             looks = self._chosen(batch)
-            state.model.train()
-            for frozen in self._phase.frozen(state.model):
-                frozen.eval()
+            self._phase.set_modes(state.model)
             loss, accuracy, visits = self._loss(batch, looks)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(state.trained, self._recipe.grad_clip or math.inf)

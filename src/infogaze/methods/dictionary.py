@@ -1,0 +1,228 @@
+"""Ours: imagination by dictionary. Phase 1 is the paper's; then a dictionary and its head are learned; then everything, on own looks.
+
+Nothing in the second phase sees a label. In the third, F, R and C learn to classify on the looks that the gain chooses, as the paper's do,
+and the dictionary follows F: the head and the entries learn from the same scenes, without a gradient to the belief.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from infogaze.errors import InfogazeError
+from infogaze.gaze.policies import GainPolicy
+from infogaze.grid import extract
+from infogaze.methods.method import Method
+from infogaze.methods.three_phases import CLASSIFY, ChosenLooks, correction_loss, looks_by
+from infogaze.nn.belief import Belief
+from infogaze.nn.config import ModelConfig
+from infogaze.nn.dictionary import Dictionary, k_means
+from infogaze.nn.gain import mutual_information
+from infogaze.nn.model import Model, build_model
+from infogaze.nn.precision import precise
+from infogaze.training.phases import Batch, NoiseSpec, Objective, Outcome, Phase, normal, uniform
+from infogaze.training.rollout import (
+    accuracy,
+    classification_outcome,
+    hidden_size,
+    random_places,
+    unroll_places,
+    visits,
+)
+
+_ASKED = 12
+"""Places of a scene that the head is asked for at each look of a training step."""
+_SCENES, _PLACES = 20_000, 8
+"""How many training scenes the entries are the means of, about, and how many places of each."""
+_ITERATIONS, _AGAIN = 25, 3
+"""Of k-means, at first and when F has changed."""
+
+
+def imagine_noise(model: Model, objective: Objective) -> Mapping[str, NoiseSpec]:
+    """The order of the grid places, once for the looks and once for the places asked for."""
+    places = uniform(model.grid.num_locations)
+    return {"places": places, "asked": places}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """Some places of each scene, and which entry each holds."""
+
+    places: Int[Tensor, "B q"]
+    entries: Int[Tensor, "B q"]
+
+
+def imagine(model: Model, batch: Batch, *, objective: Objective, looks: None = None) -> Outcome:
+    """Phase 2: the head, with looks at random grid places and the rest frozen."""
+    with torch.no_grad():
+        places = random_places(batch, objective.num_looks)
+        beliefs, _ = unroll_places(model, batch, places)
+        correct = accuracy(model.backbone.classify(beliefs), batch.labels)
+    loss = entry_loss(model, beliefs, held_entries(model, batch))
+    return Outcome(loss, correct, visits(model.grid.locations(places.device)[places], model.grid))
+
+
+def entry_loss(model: Model, beliefs: Belief, held: Held) -> Float[Tensor, ""]:
+    """The cross-entropy of which entry some places hold, after every look. No gradient reaches the belief."""
+    locations = model.grid.locations(held.places.device)[held.places]
+    log_probabilities = _dictionary(model).log_probabilities(beliefs.hidden.detach(), locations)  # [T, B, q, K]
+    wanted = held.entries.expand(len(log_probabilities), *held.entries.shape)
+    return functional.nll_loss(log_probabilities.flatten(0, 2), wanted.flatten())
+
+
+@torch.no_grad()
+def held_entries(model: Model, batch: Batch) -> Held:
+    """Some places of each scene, at random, and which entry each holds. Uses the noise `asked`. For a model in evaluation mode: what is
+    asked for is not what is looked at, and batch norm must not see it."""
+    order = batch.noise["asked"]
+    asked = order.topk(min(_ASKED, order.shape[1])).indices
+    return Held(places=asked, entries=_dictionary(model).nearest(_content(model, batch, asked)))
+
+
+def finetune_noise(model: Model, objective: Objective) -> Mapping[str, NoiseSpec]:
+    """Places, dropout, and which looks explore."""
+    looks = objective.num_looks
+    return {
+        **imagine_noise(model, objective),
+        "dropout": uniform(looks, hidden_size(model)),
+        "epsilon": uniform(looks),
+        "imagined": normal(*model.imagination.noise_shape(objective.num_entries)),
+    }
+
+
+def choose_by_dictionary(model: Model, batch: Batch, objective: Objective) -> tuple[ChosenLooks, Held]:
+    """Looks where the mutual information of label and look is largest; and what the head is asked for."""
+    # Weights change from step to step: what follows from them is computed once for all looks of this one.
+    table = model.entry_table()
+    looks = looks_by(
+        lambda belief, look: model.imagined_gain(
+            belief, objective.num_entries, noise=batch.noise["imagined"], criterion=mutual_information, table=table
+        ),
+        model,
+        batch,
+        objective=objective,
+    )
+    return looks, held_entries(model, batch)
+
+
+def finetune(model: Model, batch: Batch, *, objective: Objective, looks: tuple[ChosenLooks, Held]) -> Outcome:
+    """Phase 3: everything, with looks chosen by gain."""
+    dictionary, (chosen, held) = _dictionary(model), looks
+    beliefs, content = unroll_places(model, batch, chosen.places)
+    locations = model.grid.locations(chosen.places.device)[chosen.places]
+    classified = classification_outcome(model, beliefs, locations=locations, batch=batch, objective=objective)
+    seen = precise(content.detach())
+    own = functional.one_hot(dictionary.nearest(seen), len(dictionary.entries)).to(seen.dtype)
+    with torch.autocast(seen.device.type, enabled=False):
+        follow = functional.mse_loss(own @ precise(dictionary.entries), seen)
+    loss = classified.loss + entry_loss(model, beliefs, held) + follow + correction_loss(model, chosen)
+    return Outcome(loss, classified.accuracy, classified.visits)
+
+
+@torch.no_grad()
+def prepare_dictionary(model: Model, batches: Iterator[Batch], objective: Objective) -> None:
+    """Before phase 2: the entries are the means of a k-means of what glimpses hold."""
+    dictionary = _dictionary(model)
+    content, _ = _many_glimpses(model, batches)
+    generator = torch.Generator().manual_seed(0)
+    count = len(dictionary.entries)
+    drawn = torch.randint(len(content), (count,), generator=generator)
+    if len(content) >= count:
+        drawn = torch.randperm(len(content), generator=generator)[:count]
+    begun = content[drawn.to(content.device)].to(dictionary.entries.dtype)
+    dictionary.entries.copy_(k_means(content, begun, iterations=_ITERATIONS, generator=generator))
+
+
+@torch.no_grad()
+def conclude_dictionary(model: Model, batches: Iterator[Batch], objective: Objective) -> None:
+    """At the end: the entries as they are with the final F, and the mean patch of each."""
+    model.eval()
+    dictionary = _dictionary(model)
+    content, glimpses = _many_glimpses(model, batches)
+    dictionary.entries.copy_(k_means(content, dictionary.entries, iterations=_AGAIN))
+    own = dictionary.nearest(content)
+    sums = torch.zeros_like(dictionary.patches).index_add_(0, own, glimpses.to(dictionary.patches.dtype))
+    counts = torch.bincount(own, minlength=len(dictionary.entries)).to(sums.dtype)
+    mean = glimpses.to(sums.dtype).mean(0)
+    dictionary.patches.copy_(
+        torch.where(counts[:, None, None, None] > 0, sums / counts.clamp(min=1.0)[:, None, None, None], mean)
+    )
+
+
+def _many_glimpses(model: Model, batches: Iterator[Batch]) -> tuple[Float[Tensor, "N f"], Float[Tensor, "N C g g"]]:
+    """The content and the pixels of some places of many scenes."""
+    model.eval()
+    contents, pixels, scenes = [], [], 0
+    with torch.compiler.set_stance("force_eager"):
+        for batch in batches:
+            places = batch.noise["asked"].topk(min(_PLACES, model.grid.num_locations)).indices
+            contents.append(precise(_content(model, batch, places)).flatten(0, 1))
+            locations = model.grid.locations(places.device)[places]
+            pixels.append(extract(batch.images, locations, model.grid.glimpse_size).flatten(0, 1).half())
+            scenes += len(batch.labels)
+            if scenes >= _SCENES:
+                break
+    return torch.cat(contents), torch.cat(pixels)
+
+
+def _content(model: Model, batch: Batch, places: Int[Tensor, "B q"]) -> Float[Tensor, "B q f"]:
+    locations = model.grid.locations(places.device)[places]
+    return model.backbone.features(extract(batch.images, locations, model.grid.glimpse_size))
+
+
+def _dictionary(model: Model) -> Dictionary:
+    assert isinstance(model.imagination, Dictionary)
+    return model.imagination
+
+
+IMAGINE = Phase(
+    name="imagine",
+    trained=lambda model: [value for name, value in model.imagination.named_parameters() if name != "entries"],
+    noise=imagine_noise,
+    loss=imagine,
+    frozen=lambda model: [model.backbone],
+    budget=lambda recipe: recipe.phase2,
+    rate=1,
+    prepare=prepare_dictionary,
+    conclude=conclude_dictionary,
+)
+
+FINETUNE = Phase(
+    name="finetune",
+    trained=lambda model: model.parameters(),
+    noise=finetune_noise,
+    choose=choose_by_dictionary,
+    loss=finetune,
+    budget=lambda recipe: recipe.phase3,
+    rate=2,
+    conclude=conclude_dictionary,
+)
+
+
+def build_dictionary_model(config: ModelConfig) -> Model:
+    """F, R and C of these sizes, with a dictionary."""
+    if not config.dictionary_entries:
+        raise InfogazeError("dictionary_entries is 0; the method dictionary needs some")
+    return build_model(config)
+
+
+def policy(num_samples: int) -> GainPolicy:
+    """The location with the largest mutual information of label and look, over the likeliest entries."""
+    return GainPolicy(num_samples, criterion="mutual-information")
+
+
+METHODS = {
+    "dictionary": Method(
+        summary="imagination by dictionary, nothing learned from the outcomes of looks",
+        phases=(CLASSIFY, IMAGINE, FINETUNE),
+        build=build_dictionary_model,
+        policy=policy,
+        overrides={"gain_correction": False},
+        imagination="dictionary",
+    )
+}

@@ -1,0 +1,144 @@
+"""Our imagination: a dictionary of glimpse contents, and a head that reads from the belief which of them each location holds.
+
+A gain depends on the marginal of each location alone, and imagined contents must look like real ones, which R and C know. So the content of
+a location is one of K entries, means of what glimpses of training scenes hold, and the head gives p(entry | h, location). The expectation
+over the M likeliest entries is exact: nothing is sampled, and the same belief gives the same gain every time. It is learned without labels.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float, Int, Num
+from torch import Tensor, nn
+from torch.nn import functional
+
+from infogaze.grid import GlimpseGrid
+from infogaze.nn.belief import Belief
+from infogaze.nn.gain import entropy
+from infogaze.nn.imagination import Imagination, Imagined
+from infogaze.nn.precision import precise
+
+_FREQUENCIES = 4
+"""Octaves of the waves that describe a location, from one half over the scene on."""
+_ROWS_AT_ONCE = 1 << 14
+
+
+class Dictionary(Imagination):
+    """K entries, and which of them each location may hold."""
+
+    def __init__(
+        self, grid: GlimpseGrid, *, belief_size: int, feature_size: int, channels: int, entries: int, width: int
+    ) -> None:
+        super().__init__()
+        self.grid = grid
+        self.entries = nn.Parameter(torch.randn(entries, feature_size))
+        """The contents."""
+        side = grid.glimpse_size
+        self.register_buffer("patches", torch.zeros(entries, channels, side, side))
+        self.read = nn.Sequential(nn.Linear(belief_size, width), nn.GELU(), nn.LayerNorm(width))
+        self.locate = nn.Sequential(nn.Linear(2 + 4 * _FREQUENCIES, width), nn.GELU())
+        self.steer = nn.Linear(width, 2 * width)
+        self.mix = nn.Sequential(nn.Linear(width, width), nn.GELU())
+        self.keys = nn.Linear(width, entries)
+        self.usual = nn.Linear(width, entries, bias=False)
+        """What a location holds whatever the scene."""
+
+    patches: Float[Tensor, "K C g g"]
+    """Mean pixels of the glimpses behind each entry, in [-1, 1]."""
+
+    def noise_shape(self, num_samples: int) -> tuple[int, ...]:
+        """None are needed."""
+        return (0,)
+
+    def log_probabilities(
+        self, hidden: Float[Tensor, "*batch h"], locations: Num[Tensor, "*places 2"]
+    ) -> Float[Tensor, "*batch L K"]:
+        """log p(entry | h, location) at L locations; these are the same for all beliefs [L, 2], or each belief's own [*batch, L, 2]."""
+        where = self.locate(self._waves(locations))  # [..., L, w]
+        scale, shift = self.steer(where).chunk(2, -1)
+        mixed = self.mix(self.read(hidden)[..., None, :] * (1.0 + scale) + shift)
+        return functional.log_softmax(precise(self.keys(mixed) + self.usual(where)), -1)
+
+    def imagine(
+        self,
+        belief: Belief,
+        num_samples: int,
+        *,
+        noise: Float[Tensor, "B ..."],
+        locations: Num[Tensor, "L 2"] | None = None,
+    ) -> Imagined:
+        """The likeliest entries of each location, their probabilities made to add up to one."""
+        where = self.grid.locations(belief.hidden.device) if locations is None else locations
+        likely, index = self.log_probabilities(belief.hidden, where).topk(min(num_samples, len(self.entries)), -1)
+        return Imagined(likely.softmax(-1), self.entries, index)
+
+    def uncertainty(self, belief: Belief, locations: Num[Tensor, "L 2"] | None = None) -> Float[Tensor, "B L"]:
+        """The entropy of what each location holds, in nats."""
+        where = self.grid.locations(belief.hidden.device) if locations is None else locations
+        return entropy(self.log_probabilities(belief.hidden, where).exp())
+
+    def picture(self, belief: Belief) -> Float[Tensor, "B C H W"]:
+        """The expected scene, in [-1, 1]: at each location of the grid its expected patch, and their mean where these overlap."""
+        grid, where = self.grid, self.grid.locations(belief.hidden.device)
+        expected = self.log_probabilities(belief.hidden, where).exp() @ self.patches.flatten(1)  # [B, L, C g g]
+        patches = expected.unflatten(-1, self.patches.shape[1:])
+        canvas = patches.new_zeros(len(patches), patches.shape[2], grid.height, grid.width)
+        covered = canvas.new_zeros(grid.height, grid.width)
+        side = grid.glimpse_size
+        for place, (row, col) in enumerate(grid.locations().tolist()):
+            canvas[:, :, row : row + side, col : col + side] += patches[:, place]
+            covered[row : row + side, col : col + side] += 1.0
+        return canvas / covered.clamp(min=1.0)
+
+    @torch.no_grad()
+    def nearest(self, content: Float[Tensor, "*batch f"]) -> Int[Tensor, "*batch"]:
+        """The entry that each content is nearest to."""
+        return nearest(content, self.entries)
+
+    def _waves(self, locations: Tensor) -> Tensor:
+        at = self.grid.coordinates(locations).to(self.entries.dtype)  # from -1 to 1
+        octaves = math.pi / 2 * 2.0 ** torch.arange(_FREQUENCIES, device=at.device, dtype=at.dtype)
+        phases = (at[..., None] * octaves).flatten(-2)
+        return torch.cat([at, phases.sin(), phases.cos()], -1)
+
+    def compile_parts(self) -> None:
+        """The head."""
+        self.log_probabilities = torch.compile(self.log_probabilities, dynamic=False)  # type: ignore[method-assign]
+
+
+@torch.no_grad()
+def nearest(content: Float[Tensor, "*batch f"], entries: Float[Tensor, "K f"]) -> Int[Tensor, "*batch"]:
+    """The index of the entry nearest to each content, in Euclidean distance."""
+    flat, known = precise(content.reshape(-1, content.shape[-1])), precise(entries)
+    # In bfloat16 the differences between distances would drown.
+    with torch.autocast(content.device.type, enabled=False):
+        offset = known.square().sum(1) / 2
+        # |x - e|^2 / 2 without |x|^2 / 2, which is the same for all entries.
+        found = [(offset - rows @ known.T).argmin(1) for rows in flat.split(_ROWS_AT_ONCE)]
+    return torch.cat(found).view(content.shape[:-1])
+
+
+@torch.no_grad()
+def k_means(
+    content: Float[Tensor, "N f"],
+    entries: Float[Tensor, "K f"],
+    *,
+    iterations: int,
+    generator: torch.Generator | None = None,
+) -> Float[Tensor, "K f"]:
+    """Lloyd's iterations from these entries on: each becomes the mean of the contents that are nearest to it.
+
+    With a generator, an entry that nothing is near begins anew at some content; without, it stays where it is.
+    """
+    for _ in range(iterations):
+        own = nearest(content, entries)
+        sums = torch.zeros_like(entries).index_add_(0, own, content.to(entries.dtype))
+        counts = torch.bincount(own, minlength=len(entries)).to(entries.dtype)
+        anew = entries
+        if generator is not None:
+            drawn = torch.randint(len(content), (len(entries),), generator=generator, device=generator.device)
+            anew = content[drawn.to(content.device)].to(entries.dtype)
+        entries = torch.where(counts[:, None] > 0, sums / counts.clamp(min=1.0)[:, None], anew)
+    return entries
