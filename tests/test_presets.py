@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from infogaze import PRESETS, RECIPES, Model, Origin, build, preset
+from infogaze import METHODS, PRESETS, RECIPES, Model, Origin, build, preset
 from infogaze.data.registry import SETS
 from infogaze.errors import InfogazeError
 from infogaze.grid import extract
 from infogaze.models import bundled, load
+from infogaze.nn.partial_vae import PartialVAE
 
 
 @dataclass(frozen=True)
@@ -54,18 +55,20 @@ def test_presets_carry_the_numbers_of_the_paper(name: str) -> None:
     assert (ours.dropout, model.attention_hops) == (0.5, 0)
 
 
+@pytest.mark.parametrize("by", ["dictionary", "partial VAE"])
 @pytest.mark.parametrize("name", PRESETS)
 @torch.no_grad()
-def test_every_preset_builds_and_makes_a_map(name: str) -> None:
+def test_every_preset_builds_and_makes_a_map(name: str, by: str) -> None:
     # Without memory or arithmetic: on the meta device only the shapes are worked out.
-    config = preset(name).model
+    config = preset(name).model if by == "dictionary" else replace(preset(name).model, dictionary_entries=0)
     with torch.device("meta"):
         model = build(config).eval()
         where = torch.zeros(2, 2, dtype=torch.int64)
         images = torch.zeros(2, config.channels, config.height, config.width)
         content = model.backbone.features(extract(images, where, config.glimpse_size))
         belief = model.backbone.update(model.backbone.start(2), content, where)
-        gain = model.gain(belief, torch.zeros(3, 2, config.latent_size))
+        gain = model.gain(belief, 3, noise=torch.zeros(2, *model.imagination.noise_shape(3)))
+    assert isinstance(model.imagination, PartialVAE) == (by == "partial VAE")
     assert model.backbone.classify(belief).shape == (2, config.num_classes)
     assert gain.shape == (2, config.grid.num_locations)
 
@@ -75,7 +78,8 @@ def test_the_digits_preset_builds_for_real() -> None:
     assert isinstance(model, Model)
     belief = model.eval().backbone.start(2)
     with torch.no_grad():
-        assert model.gain(belief, torch.zeros(2, 2, preset("digits").model.latent_size)).isfinite().all()
+        noise = torch.zeros(2, *model.imagination.noise_shape(3))
+        assert model.gain(belief, 3, noise=noise).isfinite().all()
 
 
 def test_all_but_the_embedded_digits_have_a_gain_correction() -> None:
@@ -139,11 +143,14 @@ def test_a_value_out_of_range_is_refused_by_name(field: str, value: object) -> N
 
 
 def test_a_bundled_model_is_what_its_preset_would_train_today() -> None:
-    assert set(bundled()) <= set(PRESETS)
+    papers = {"cifar10-paper": ("cifar10", "paper")}
+    assert set(bundled()) - set(papers) <= set(PRESETS)
     for name in bundled():
-        agent, settings = load(name), preset(name)
+        trained, method = papers.get(name, (name, "infogaze"))
+        agent, settings = load(name), preset(trained)
         assert agent.origin is not None
-        assert agent.origin == Origin(method="infogaze", config=settings.model, num_samples=settings.num_samples), name
+        sizes = METHODS[method].sizes(settings.model)
+        assert agent.origin == Origin(method=method, config=sizes, num_samples=settings.num_samples), name
         assert (agent.num_looks, agent.flip_tta) == (settings.num_looks, settings.flip_tta), name
 
 

@@ -158,6 +158,8 @@ def save(
     """
     if agent.origin is None:
         raise InfogazeError("an agent around a model of one's own has no origin, so it cannot be saved as a folder")
+    if agent.is_derived:
+        raise InfogazeError("an agent with another question or grid cannot be saved; save the one it was made from")
     tensors = {name: _stored(value, dtype) for name, value in _packed(agent.model).items()}
     files = {name: tensors_to_bytes(part) for name, part in _in_files(tensors, largest_file).items()}
     typical = None

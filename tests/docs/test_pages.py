@@ -25,7 +25,7 @@ ALL = [*PAGES, *OTHERS, *CARDS]
 SCRIPTS = [
     str(path.relative_to(ROOT)) for path in sorted((ROOT / "recipes").rglob("*")) if path.suffix in {".sh", ".slurm", ".py"}
 ]  # fmt: skip
-OF_OTHER_PROGRAMS = {"--nproc-per-node", "--standalone", "--max-restarts", "--exclude-editable"}
+OF_OTHER_PROGRAMS = {"--cov", "--nproc-per-node", "--standalone", "--max-restarts", "--exclude-editable"}
 """Of torchrun and pip."""
 FORMER = re.compile(
     r"\bhindsight|\btwins?\b|(held|hold)[ -]out|\brivals?\b|named right|\bdisturb|\bhonest|\bwander|\brecognis|--measure samples\b",

@@ -21,8 +21,9 @@ from infogaze.methods.registry import build_for
 from infogaze.methods.three_phases import ChosenLooks
 from infogaze.nn.belief import Belief
 from infogaze.nn.config import ModelConfig
-from infogaze.nn.dictionary import Dictionary, k_means
+from infogaze.nn.dictionary import Dictionary
 from infogaze.nn.gain import mutual_information
+from infogaze.nn.k_means import k_means
 from infogaze.nn.model import Model
 from infogaze.presets import Preset
 from infogaze.runs import DataChoice, RunConfig, RunFolder

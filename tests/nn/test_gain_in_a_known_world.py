@@ -94,6 +94,7 @@ class WorldPosterior(Posterior):
 class WorldDecoder(Decoder):
     def __init__(self) -> None:
         nn.Module.__init__(self)
+        self.grid = GRID
 
     def forward(self, z: Tensor) -> Tensor:
         return SHOWN[z.long().squeeze(-1)]

@@ -54,7 +54,9 @@ class Train:
     download: bool = False
     """Fetch the set into the root first, where infogaze knows how."""
     recipe: Annotated[str | None, tyro.conf.arg(metavar=RECIPE_NAMES, help_behavior_hint="")] = None
-    """How long and how hard; the preset's own if not given."""
+    """How long and how hard; the preset's own if not given. `paper`, with --method paper, is the paper's training. What the paper leaves
+    open is chosen: sigma and D begin at the features, looks of phase 2 are on the grid and none comes twice, the plateau waits for ten
+    epochs, 1000, 100 and 100 epochs are the end; docs/model.md has all. No gradient is clipped, batch norm is not refitted."""
     length: float = 1.0
     """Train for this many times the recipe's epochs or steps, in every phase: 0.5 is half as long."""
     method: Annotated[str | None, tyro.conf.arg(metavar=METHOD_NAMES, help_behavior_hint="")] = None

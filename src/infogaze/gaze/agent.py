@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Int, Num
+from jaxtyping import Bool, Int, Num
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
 from infogaze.errors import InfogazeError
 from infogaze.gaze.classification import Classification, scene_of
@@ -20,9 +20,10 @@ from infogaze.gaze.episode import Episode
 from infogaze.gaze.policies import Policy, RandomPolicy
 from infogaze.gaze.sensor import ImageSensor, Sensor
 from infogaze.gaze.stopping import StopRule
-from infogaze.grid import Location
+from infogaze.grid import GlimpseGrid, Location
 from infogaze.nn.config import ModelConfig
-from infogaze.nn.model import GlimpseClassifier
+from infogaze.nn.model import GlimpseClassifier, Model
+from infogaze.nn.question import AskedBackbone, Groups
 from infogaze.nn.typicality import Typicality
 from infogaze.pictures import Fit
 from infogaze.rng import require_seed, scene_seeds
@@ -30,6 +31,8 @@ from infogaze.rng import require_seed, scene_seeds
 GlimpseFunction = Callable[[Num[Tensor, "B 2"]], Num[Tensor, "B C g g"]]
 """A sensor as a plain function of the locations."""
 Picture = str | os.PathLike[str] | Image.Image | np.ndarray | Tensor
+Mask = np.ndarray | Bool[Tensor, "rows cols"] | Bool[Tensor, "B rows cols"]
+"""Locations of the grid that may be chosen."""
 Seed = int | np.integer | Sequence[int] | np.ndarray | Int[Tensor, " B"]
 
 
@@ -79,6 +82,8 @@ class Agent:
         """The glimpses of training, by which scenes unlike any of them are noticed; None where that is not known."""
         self.origin = origin
         """What the model was built from; an agent around a model of the user's own has none, and cannot be saved."""
+        self.is_derived = False
+        """Whether it asks another question, or looks on another grid, than the model it was made from; then it cannot be saved."""
         if origin is not None and len(self.classes) != origin.config.num_classes:
             raise InfogazeError(f"{len(self.classes)} class names for a model of {origin.config.num_classes} classes")
 
@@ -86,6 +91,47 @@ class Agent:
         """The same agent, choosing its looks another way; the first look of an episode stays at random."""
         other = copy.copy(self)
         other.policy = policy
+        return other
+
+    def ask(self, question: Mapping[str, Sequence[str] | None] | nn.Module, answers: Sequence[str] = ()) -> Agent:
+        """An agent that looks for another answer with the same belief; nothing is trained again.
+
+        A question is groups of classes, `{"animal": ["cat", "dog"], "other": None}`, where None is all the rest; or a head, a module from
+        the belief's hidden state to one number an answer, and the names of its answers. For a model that imagines, because its gain
+        follows from what it imagines. What was learned from outcomes belongs to the old question and is left out.
+        """
+        model = self._imagining()
+        if isinstance(question, nn.Module):
+            if len(answers) < 2:
+                raise InfogazeError(f"answers are {list(answers)}; a head needs the names of at least two")
+            backbone = AskedBackbone(model.backbone, head=question.to(model.device))
+            names = tuple(answers)
+        else:
+            names = tuple(question)
+            backbone = AskedBackbone(model.backbone, groups=Groups(_groups(question, self.classes)).to(model.device))
+        other = self._around(Model(model.grid, backbone, imagination=model.imagination))
+        other.classes = names
+        return other
+
+    def on_grid(self, *, stride: int) -> Agent:
+        """An agent that chooses among locations another stride apart: finer than it was trained for, or coarser.
+
+        For a model that imagines. A Partial VAE imagines what lies between its own places from their neighbours; a dictionary is asked for
+        every location itself. What was learned from outcomes belongs to the old places and is left out.
+        """
+        model = self._imagining()
+        return self._around(Model(replace(model.grid, stride=stride), model.backbone, imagination=model.imagination))
+
+    def _imagining(self) -> Model:
+        if not isinstance(self.model, Model):
+            raise InfogazeError("this model imagines nothing, so what it looks for cannot be changed without training")
+        return self.model
+
+    def _around(self, model: Model) -> Agent:
+        """The same agent around a model made from its own, which no folder could build again."""
+        other = copy.copy(self)
+        other.model = model.eval()
+        other.is_derived = True
         return other
 
     def episode(
@@ -97,12 +143,14 @@ class Agent:
         first: Location | None = None,
         policy: Policy | None = None,
         stop: StopRule | None = None,
+        allowed: Mask | None = None,
     ) -> Episode:
         """Begin to look at `batch` scenes.
 
         `seed` is one number for the batch, or one a scene: equal seeds and glimpses give equal outcomes in any batch. The first
         look is at random and the others by the agent's own policy; a policy given here chooses the first look too, unless it is
-        at `first`. The budget is the model's own, or as many looks as there are locations where these are fewer.
+        at `first`. The budget is the model's own, or as many looks as there are locations where these are fewer. `allowed`, [rows, cols]
+        or [B, rows, cols] of the grid, are the locations that may be chosen.
         """
         batch = _at_least_one("batch", batch)
         most = self.model.grid.num_locations
@@ -125,6 +173,7 @@ class Agent:
             channels=None if self.origin is None else self.origin.config.channels,
             flip_tta=self.flip_tta,
             typicality=None if self.typicality is None else self.typicality.to(self.model.device),
+            allowed=None if allowed is None else _mask(allowed, self.model.grid, batch).to(self.model.device),
         )
 
     def run(
@@ -137,6 +186,7 @@ class Agent:
         first: Location | None = None,
         policy: Policy | None = None,
         stop: StopRule | None = None,
+        allowed: Mask | None = None,
     ) -> Episode:
         """Look through a sensor until the budget is spent or the stop rule fires; the finished episode tells all.
 
@@ -147,7 +197,7 @@ class Agent:
             raise InfogazeError(
                 f"the sensor is {sensor!r}; it needs a method look(where), or to be a function of where itself"
             )
-        episode = self.episode(batch, seed, budget=budget, first=first, policy=policy, stop=stop)
+        episode = self.episode(batch, seed, budget=budget, first=first, policy=policy, stop=stop, allowed=allowed)
         while not episode.done:
             episode.observe(look(episode.next_location()))
         return episode
@@ -172,6 +222,46 @@ class Agent:
         sensor = ImageSensor(scene[None].to(self.model.device), self.model.grid.glimpse_size)
         episode = self.run(sensor, budget, seed=seed, first=first, policy=policy, stop=stop)
         return Classification(episode=episode, scene=scene, sensor=sensor, classes=self.classes, grid=self.model.grid)
+
+
+def _groups(question: Mapping[str, Sequence[str] | None], classes: Sequence[str]) -> list[int]:
+    """The group of each class."""
+    if len(question) < 2:
+        raise InfogazeError(f"a question has at least two answers, not {list(question)}")
+    group_of: dict[str, int] = {}
+    for number, (name, members) in enumerate(question.items()):
+        for member in members or ():
+            if member not in classes:
+                raise InfogazeError(f"{name}: {member!r} is no class; there are {', '.join(classes)}")
+            if member in group_of:
+                raise InfogazeError(
+                    f"{member!r} is in {list(question)[group_of[member]]} and in {name}; one answer is allowed"
+                )
+            group_of[member] = number
+    rest = [number for number, members in enumerate(question.values()) if members is None]
+    if len(rest) > 1:
+        raise InfogazeError("None stands for all the rest, and can be given once")
+    lacking = [name for name in classes if name not in group_of]
+    if lacking and not rest:
+        raise InfogazeError(f"{', '.join(lacking)}: in no answer; one with None takes all the rest")
+    found = [group_of.get(name, rest[0] if rest else 0) for name in classes]
+    for number, name in enumerate(question):
+        if number not in found:
+            raise InfogazeError(f"{name} has no class")
+    return found
+
+
+def _mask(allowed: Mask, grid: GlimpseGrid, batch: int) -> Bool[Tensor, "B L"]:
+    mask = torch.as_tensor(np.asarray(allowed.cpu() if isinstance(allowed, Tensor) else allowed))
+    if mask.dtype != torch.bool or mask.shape not in {(grid.rows, grid.cols), (batch, grid.rows, grid.cols)}:
+        raise InfogazeError(
+            f"allowed is {mask.dtype} of shape {tuple(mask.shape)}; bool of shape ({grid.rows}, {grid.cols}) or "
+            f"({batch}, {grid.rows}, {grid.cols}) is needed"
+        )
+    mask = mask.expand(batch, grid.rows, grid.cols).flatten(1)
+    if not bool(mask.any(1).all()):
+        raise InfogazeError("allowed leaves a scene without a location")
+    return mask.clone()
 
 
 def _at_least_one(name: str, value: int) -> int:

@@ -55,6 +55,7 @@ class Episode:
         channels: int | None = None,
         flip_tta: bool = False,
         typicality: Typicality | None = None,
+        allowed: Bool[Tensor, "B L"] | None = None,
     ) -> None:
         self._model = model
         self._autocast = autocast
@@ -76,7 +77,8 @@ class Episode:
         with torch.no_grad():
             self._belief = model.backbone.start(self.batch)
             self._flipped = model.backbone.start(self.batch) if flip_tta else None
-        self._candidates = torch.ones(self.batch, model.grid.num_locations, dtype=torch.bool, device=seeds.device)
+        everywhere = torch.ones(self.batch, model.grid.num_locations, dtype=torch.bool, device=seeds.device)
+        self._candidates = everywhere if allowed is None else allowed
         self._probabilities: Tensor | None = None
         self._ood = torch.zeros(self.batch, device=seeds.device)
         self._chosen_by = self._no_gain()

@@ -21,8 +21,9 @@ from infogaze.methods.method import Method
 from infogaze.methods.three_phases import CLASSIFY, ChosenLooks, correction_loss, looks_by
 from infogaze.nn.belief import Belief
 from infogaze.nn.config import ModelConfig
-from infogaze.nn.dictionary import Dictionary, k_means
+from infogaze.nn.dictionary import Dictionary
 from infogaze.nn.gain import mutual_information
+from infogaze.nn.k_means import k_means
 from infogaze.nn.model import Model, build_model
 from infogaze.nn.precision import precise
 from infogaze.training.phases import Batch, NoiseSpec, Objective, Outcome, Phase, normal, uniform

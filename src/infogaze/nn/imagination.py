@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from jaxtyping import Float, Int, Num
 from torch import Tensor, nn
 
+from infogaze.grid import GlimpseGrid
 from infogaze.nn.belief import Belief
 
 
@@ -36,6 +37,9 @@ class Imagined:
 
 class Imagination(nn.Module):
     """From a belief to what each location may hold."""
+
+    grid: GlimpseGrid
+    """The locations that it imagines if none are given."""
 
     @abstractmethod
     def noise_shape(self, num_samples: int) -> tuple[int, ...]:

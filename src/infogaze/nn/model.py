@@ -189,10 +189,11 @@ class Model(GlimpseClassifier):
         scenes_at_once = max(1, min(scenes, elements // (row * self.grid.num_locations)))
         locations_at_once = max(1, min(self.grid.num_locations, elements // row))
         locations = self.grid.locations(noise.device)
+        others = None if self.grid == self.imagination.grid else locations
         maps = []
         for first in range(0, scenes, scenes_at_once):
             some = slice(first, first + scenes_at_once)
-            imagined = self.imagination.imagine(belief[some], num_samples, noise=noise[some])
+            imagined = self.imagination.imagine(belief[some], num_samples, noise=noise[some], locations=others)
             if table is not None:
                 maps.append(self.table_gain(belief[some], imagined, table=table, criterion=criterion))
                 continue

@@ -20,6 +20,7 @@ class PartialVAE(Imagination):
         super().__init__()
         self.posterior = posterior
         self.decoder = decoder
+        self.grid = decoder.grid
         self.log_variance = nn.Parameter(torch.zeros(()))
         """log sigma^2 of the likelihood p(f | z), equation 3."""
 
