@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from infogaze import Agent, Confident, ImageSensor, InfogazeError, LittleToGain, RandomPolicy, RasterPolicy
+from infogaze import Agent, Confident, Episode, ImageSensor, InfogazeError, LittleToGain, RandomPolicy, RasterPolicy
 from infogaze.gaze.policies import Policy
 from tests.support.tiny import CONFIG, scenes, tiny_agent
 
@@ -72,3 +72,21 @@ def test_bad_rules_are_refused() -> None:
         Confident(1.5)
     with pytest.raises(InfogazeError, match="nats is -1"):
         LittleToGain(-1)
+
+
+def test_whether_an_episode_is_done_is_found_out_once_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent, asked = tiny_agent(), 0
+    running = Episode.running.__get__
+
+    def counted(episode: Episode) -> torch.Tensor:
+        nonlocal asked
+        asked += 1
+        return running(episode)
+
+    monkeypatch.setattr(Episode, "running", property(counted))
+    episode = agent.episode(stop=lambda _: torch.tensor([False]))
+    for look in range(1, 4):
+        assert [episode.done for _ in range(5)] == [False] * 5
+        before = asked
+        episode.observe(torch.zeros(1, CONFIG.channels, CONFIG.glimpse_size, CONFIG.glimpse_size), at=(0, look))
+        assert asked - before <= 2, "once for what is taken in, once for the rule"

@@ -80,6 +80,7 @@ class Episode:
         everywhere = torch.ones(self.batch, model.grid.num_locations, dtype=torch.bool, device=seeds.device)
         self._candidates = everywhere if allowed is None else allowed
         self._probabilities: Tensor | None = None
+        self._over: bool | None = None
         self._ood = torch.zeros(self.batch, device=seeds.device)
         self._chosen_by = self._no_gain()
         self._next: Choice | None = None
@@ -92,7 +93,10 @@ class Episode:
         """Whether the budget is spent, or every scene has stopped or has no location left."""
         if len(self.history) >= self.budget:
             return True
-        return not bool(self.running.any())
+        if self._over is None:
+            # On a GPU this waits for all that was asked of it, so it is asked once a look.
+            self._over = not bool(self.running.any())
+        return self._over
 
     @property
     def running(self) -> Bool[Tensor, " B"]:
@@ -188,7 +192,7 @@ class Episode:
             self._ood = self._ood + running * self._typicality.score(content)
         self.looks_taken = self.looks_taken + running
         self._candidates = self._candidates & ~(self._model.grid.at(location) & running[:, None])
-        self._chosen_by, self._next, self._asked = chosen_by, None, None
+        self._chosen_by, self._next, self._asked, self._over = chosen_by, None, None, None
         self.history.append(
             Look(
                 location=location,
@@ -198,7 +202,7 @@ class Episode:
             )
         )
         if self._stop is not None and not self.done:
-            self.stopped = self.stopped | self._stop(self)
+            self.stopped, self._over = self.stopped | self._stop(self), None
 
     def _updated(self, belief: Belief, content: Tensor, location: Tensor) -> tuple[Belief, Tensor]:
         """The belief with these glimpses, and the class probabilities it holds."""
