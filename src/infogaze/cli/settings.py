@@ -34,9 +34,7 @@ _NOT_OPTIONS = ("name", "data", "model", "recipe", "val_fraction")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunFile:
-    """What a TOML file says; nothing where there is none."""
-
+class _OfRun:
     preset: str | None = None
     method: str | None = None
     data: str | None = None
@@ -45,6 +43,12 @@ class RunFile:
     val_fraction: float | None = None
     seed: int | None = None
     recipe_name: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFile(_OfRun):
+    """What a TOML file says; nothing where there is none."""
+
     recipe_values: dict[str, Any] = field(default_factory=dict)
     preset_values: dict[str, Any] = field(default_factory=dict)
     read: dict[str, Any] = field(default_factory=dict)
@@ -80,17 +84,6 @@ def read_run_file(path: Path | None) -> RunFile:
         preset_values={name: values[name] for name in of_preset if name in values},
         read=values.get("read", {}),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _OfRun:
-    preset: str | None = None
-    method: str | None = None
-    data: str | None = None
-    root: str | None = None
-    val_fraction: float | None = None
-    seed: int | None = None
-    recipe_name: str | None = None
 
 
 def resolved_preset(file: RunFile, name: str | None) -> Preset:
