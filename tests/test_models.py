@@ -19,10 +19,11 @@ from infogaze.errors import InfogazeError
 from infogaze.files import write_whole
 from infogaze.methods.registry import build_for
 from infogaze.models import FORMAT, bundled, make_agent
+from infogaze.nn.dictionary import Dictionary
 from infogaze.nn.pixels import normalise_pixels
 from infogaze.nn.typicality import fit_typicality
 from infogaze.pictures import Fit
-from tests.support.tiny import CONFIG, WITH_CORRECTION, scenes, tiny_agent
+from tests.support.tiny import CONFIG, PRESET_SIZES, WITH_CORRECTION, scenes, tiny_agent
 
 
 @pytest.fixture
@@ -137,17 +138,59 @@ def test_a_folder_of_the_first_format_loads_as_the_same_model(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("infogaze", "infogaze"), ("no-hindsight", "paper"), ("gaussian", "infogaze-gaussian"),
-        ("gaussian-no-hindsight", "gaussian"), ("ram-plus", "ram-plus"), ("cnn", "cnn"),
+        ("infogaze", "paper-corrected"), ("infogaze", "paper"), ("no-hindsight", "paper"), ("gaussian", "gaussian-corrected"),
+        ("gaussian", "gaussian"), ("gaussian-no-hindsight", "gaussian"), ("attention", "attention"), ("ram-plus", "ram-plus"),
+        ("cnn", "cnn"),
     ],
 )  # fmt: skip
 def test_methods_of_the_first_format_have_their_names_of_today(old: str, new: str, tmp_path: Path) -> None:
-    config = METHODS[new].sizes(WITH_CORRECTION)
-    origin = Origin(method=new, config=config, num_samples=5)
-    infogaze.save(make_agent(build_for(new, config), ("a", "b", "c"), origin=origin, num_looks=4), tmp_path)
+    origin = saved_by(new, tmp_path)
     as_format_1(tmp_path)
     rewrite(tmp_path, method=old)
     assert infogaze.load(tmp_path).origin == origin
+
+
+def saved_by(method: str, folder: Path) -> Origin:
+    """Save a fresh model of the method; what it is."""
+    config = METHODS[method].sizes(PRESET_SIZES)
+    origin = Origin(method=method, config=config, num_samples=5)
+    infogaze.save(make_agent(build_for(method, config), ("a", "b", "c"), origin=origin, num_looks=4), folder)
+    return origin
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("infogaze", "paper-corrected"), ("infogaze", "paper"), ("infogaze-gaussian", "gaussian-corrected"),
+        ("infogaze-gaussian", "gaussian"), ("paper", "paper"), ("gaussian", "gaussian"), ("attention", "attention"),
+        ("dictionary", "dictionary"), ("discriminative", "discriminative"), ("cnn", "cnn"),
+    ],
+)  # fmt: skip
+def test_methods_of_the_second_format_have_their_names_of_today(old: str, new: str, tmp_path: Path) -> None:
+    origin = saved_by(new, tmp_path / "model")
+    rewrite(tmp_path / "model", format=2, method=old)
+    again = infogaze.load(tmp_path / "model")
+    assert again.origin == origin
+    infogaze.save(again, tmp_path / "again")
+    written = described(tmp_path / "again")
+    assert (written["format"], written["method"]) == (FORMAT, new)
+
+
+@pytest.mark.parametrize("config", [CONFIG, WITH_CORRECTION], ids=["plain", "corrected"])
+def test_a_folder_of_the_second_format_loads_as_the_same_model(config: ModelConfig, tmp_path: Path) -> None:
+    agent = tiny_agent(config)
+    infogaze.save(agent, tmp_path)
+    rewrite(tmp_path, format=2, method="infogaze")
+    assert_alike(agent, infogaze.load(tmp_path))
+
+
+def test_a_folder_of_today_by_infogaze_imagines_by_dictionary_with_a_correction(tmp_path: Path) -> None:
+    origin = saved_by("infogaze", tmp_path)
+    again = infogaze.load(tmp_path)
+    assert again.origin == origin
+    assert isinstance(again.model, Model)
+    assert isinstance(again.model.imagination, Dictionary)
+    assert again.model.correction is not None
 
 
 def test_what_a_folder_of_the_first_format_leaves_out_is_as_it_was_then(folder: Path) -> None:
@@ -199,7 +242,7 @@ def test_a_field_left_out_of_a_folder_of_today_is_named(folder: Path) -> None:
 
 def test_a_folder_of_another_version_is_refused(folder: Path) -> None:
     rewrite(folder, format=99)
-    with pytest.raises(ModelFolderError, match=rf"model\.json: format 99, .* reads formats 1 and {FORMAT}"):
+    with pytest.raises(ModelFolderError, match=rf"model\.json: format 99, .* reads formats 1 to {FORMAT}"):
         infogaze.load(folder)
 
 
@@ -250,7 +293,8 @@ def test_wrong_shapes_nan_and_foreign_weights_are_refused(folder: Path) -> None:
         "null",
         '{"format": 1}',
         '{"format": 2}',
-        *(f'{{"format": {n}, "model": {{"height": "tall"}}}}' for n in (1, 2)),
+        '{"format": 3}',
+        *(f'{{"format": {n}, "model": {{"height": "tall"}}}}' for n in (1, 2, 3)),
     ],
 )
 def test_a_description_of_something_else_is_refused(folder: Path, content: str) -> None:
@@ -261,7 +305,9 @@ def test_a_description_of_something_else_is_refused(folder: Path, content: str) 
 
 def test_a_folder_of_an_unknown_method_is_refused_with_the_known_ones(folder: Path) -> None:
     rewrite(folder, method="guesswork")
-    with pytest.raises(ModelFolderError, match=r"model\.json: .*'guesswork'; there are infogaze, paper, gaussian"):
+    with pytest.raises(
+        ModelFolderError, match=r"model\.json: .*'guesswork'; there are infogaze, dictionary, paper, gaussian"
+    ):
         infogaze.load(folder)
     rewrite(folder, method="ram")
     with pytest.raises(ModelFolderError, match="the weights do not belong to this model"):

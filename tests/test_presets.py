@@ -82,13 +82,19 @@ def test_the_digits_preset_builds_for_real() -> None:
         assert model.gain(belief, 3, noise=noise).isfinite().all()
 
 
-def test_all_but_the_embedded_digits_have_a_gain_correction() -> None:
-    assert {name for name in PRESETS if not preset(name).model.gain_correction} == {"digits"}
+@pytest.mark.parametrize("given", [False, True])
+def test_a_gain_correction_is_the_methods_and_no_presets(given: bool) -> None:
+    assert not any(preset(name).model.gain_correction for name in PRESETS)
+    sizes = replace(preset("cifar10").model, gain_correction=given)
+    imagining = {name: METHODS[name].sizes(sizes) for name in METHODS if METHODS[name].imagines}
+    corrected = {name for name, own in imagining.items() if own.gain_correction}
+    assert corrected == {"infogaze", "paper-corrected", "gaussian-corrected"}
+    assert set(imagining) - corrected == {"dictionary", "paper", "gaussian", "attention"}
 
 
 def test_digits_are_not_mirrored() -> None:
     # A mirrored digit is another digit, or none.
-    assert {name for name in PRESETS if not preset(name).horizontal_flip} == {"svhn", "digits"}
+    assert {name for name in PRESETS if not preset(name).horizontal_flip} == {"svhn", "digits", "cluttered"}
 
 
 def test_cifar10_plus_sees_no_more_of_the_same_scenes_than_cifar10() -> None:
@@ -110,7 +116,7 @@ def test_every_preset_is_for_a_set_that_can_be_read() -> None:
 
 def test_what_departs_from_the_paper_is_in_our_own_presets_alone() -> None:
     assert {name for name in PRESETS if preset(name).flip_tta} == {"cifar10-plus"}
-    assert {name for name in PRESETS if preset(name).model.residual_belief} == {"cifar10-plus", "own"}
+    assert {name for name in PRESETS if preset(name).model.residual_belief} == {"cifar10-plus", "own", "cluttered"}
     # Test-time augmentation takes a scene and its mirror image to have the same label, as flips in training do.
     assert all(settings.horizontal_flip for settings in PRESETS.values() if settings.flip_tta)
 
@@ -143,11 +149,13 @@ def test_a_value_out_of_range_is_refused_by_name(field: str, value: object) -> N
 
 
 def test_a_bundled_model_is_what_its_preset_would_train_today() -> None:
-    papers = {"cifar10-paper": ("cifar10", "paper")}
-    assert set(bundled()) - set(papers) <= set(PRESETS)
-    for name in bundled():
-        trained, method = papers.get(name, (name, "infogaze"))
-        agent, settings = load(name), preset(trained)
+    methods = {
+        "digits": "paper", "cifar10": "paper-corrected", "cifar10-plus": "paper-corrected", "svhn": "paper-corrected",
+        "cifar10-paper": "paper",
+    }  # fmt: skip
+    assert set(bundled()) == set(methods)
+    for name, method in methods.items():
+        agent, settings = load(name), preset(name.removesuffix("-paper"))
         assert agent.origin is not None
         sizes = METHODS[method].sizes(settings.model)
         assert agent.origin == Origin(method=method, config=sizes, num_samples=settings.num_samples), name

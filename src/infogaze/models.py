@@ -32,7 +32,7 @@ from infogaze.nn.typicality import Typicality
 from infogaze.pictures import Fit
 from infogaze.typed import from_plain, to_plain
 
-FORMAT = 2
+FORMAT = 3
 _WEIGHTS = "model.safetensors"
 _TYPICALITY = "typicality.safetensors"
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\.safetensors")
@@ -263,9 +263,11 @@ def _description(path: Path) -> Description:
             raise InfogazeError(f"{path}: not a description of a model")
         if found["format"] == 1:
             found = _from_format_1(found)
+        if found["format"] == 2:
+            found = _from_format_2(found)
         if found["format"] != FORMAT:
             raise InfogazeError(
-                f"{path}: format {found['format']}, and this version of infogaze reads formats 1 and {FORMAT}"
+                f"{path}: format {found['format']}, and this version of infogaze reads formats 1 to {FORMAT}"
             )
     except InfogazeError as error:
         raise ModelFolderError(str(error)) from None
@@ -284,7 +286,11 @@ _RENAMED_FIELDS = {"looks": "num_looks", "samples": "num_samples", "twin": "flip
 _RENAMED_SIZES = {
     "classes": "num_classes", "glimpse": "glimpse_size", "keeping": "residual_belief", "hindsight": "gain_correction",
 }  # fmt: skip
-_RENAMED_METHODS = {"no-hindsight": "paper", "gaussian-no-hindsight": "gaussian", "gaussian": "infogaze-gaussian"}
+_RENAMED_METHODS = {
+    1: {"no-hindsight": "paper", "gaussian-no-hindsight": "gaussian", "gaussian": "infogaze-gaussian"},
+    2: {"infogaze": "paper", "infogaze-gaussian": "gaussian"},
+}
+"""By the format in which they had these names."""
 
 
 def _today(name: str) -> str:
@@ -296,15 +302,25 @@ def _today(name: str) -> str:
 
 
 def _from_format_1(found: dict[str, Any]) -> dict[str, Any]:
-    """A description of the first format in today's words."""
-    said: dict[str, Any] = {"method": "infogaze", "twin": False, "fit": "crop", **found, "format": FORMAT}
+    """A description of the first format in the words of the second."""
+    said: dict[str, Any] = {"method": "infogaze", "twin": False, "fit": "crop", **found, "format": 2}
     said = {_RENAMED_FIELDS.get(name, name): value for name, value in said.items()}
     if isinstance(said.get("model"), dict):
         said["model"] = {_RENAMED_SIZES.get(name, name): value for name, value in said["model"].items()}
-    said["method"] = (
-        _RENAMED_METHODS.get(said["method"], said["method"]) if isinstance(said["method"], str) else said["method"]
-    )
-    return said
+    return {**said, "method": _renamed(said["method"], 1)}
+
+
+def _from_format_2(found: dict[str, Any]) -> dict[str, Any]:
+    """A description of the second format, in which `infogaze` was the paper's imagination, in today's words."""
+    before, sizes = found.get("method"), found.get("model")
+    now = _renamed(before, 2)
+    if now != before and isinstance(sizes, dict) and sizes.get("gain_correction"):
+        now = f"{now}-corrected"
+    return {**found, "method": now, "format": FORMAT}
+
+
+def _renamed(method: object, form: int) -> object:
+    return _RENAMED_METHODS[form].get(method, method) if isinstance(method, str) else method
 
 
 def _tensors(path: Path, digest: str) -> dict[str, Tensor]:

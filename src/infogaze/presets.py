@@ -22,6 +22,8 @@ class Preset:
     """T, the budget of looks."""
     num_samples: int = 20
     """P, the samples of z behind a gain map at test time."""
+    num_entries: int = 64
+    """M, the entries of a dictionary behind each location of a gain map at test time."""
     beta: float
     """Weight of the classification loss in phase 3."""
     learning_rates: tuple[float, float, float] = (1e-3, 1e-3, 1e-3)
@@ -38,7 +40,7 @@ class Preset:
     """Whether the trained model uses horizontal-flip test-time augmentation (see `infogaze.Agent`)."""
 
     def __post_init__(self) -> None:
-        for name in ("num_looks", "num_samples"):
+        for name in ("num_looks", "num_samples", "num_entries"):
             if not 1 <= getattr(self, name) <= 1_000_000:
                 raise InfogazeError(f"{name} is {getattr(self, name)}; it must be from 1 to 1000000")
         if not 0.0 <= self.dropout < 1.0:
@@ -50,6 +52,10 @@ class Preset:
         if self.flip_tta and not self.horizontal_flip:
             raise InfogazeError("flip_tta is on and horizontal_flip is off: a mirrored scene has another label here")
 
+    def num_contents(self, imagination: str | None) -> int:
+        """How many contents of each location are imagined at test time: P samples, or M entries of a dictionary."""
+        return self.num_entries if imagination == "dictionary" else self.num_samples
+
     @property
     def alpha(self) -> float:
         """Weight of the Partial VAE's loss in phase 3, one over the dimensions of z."""
@@ -58,7 +64,7 @@ class Preset:
 
 _SMALL = ModelConfig(
     height=32, width=32, channels=3, num_classes=10, glimpse_size=8, stride=4, glimpse_widths=(64, 128, 256),
-    feature_size=128, belief_size=512, latent_size=256, flow_layers=4, gain_correction=True, dictionary_entries=1024,
+    feature_size=128, belief_size=512, latent_size=256, flow_layers=4, dictionary_entries=1024,
 )  # fmt: skip
 _LARGE = replace(_SMALL, num_classes=100, feature_size=512, belief_size=2048, latent_size=1024, flow_layers=6)
 _TINY_IMAGENET = replace(
@@ -73,6 +79,7 @@ _DIGITS = ModelConfig(
     height=32, width=32, channels=1, num_classes=10, glimpse_size=8, stride=4, glimpse_widths=(16, 24, 32),
     feature_size=32, belief_size=128, latent_size=32, flow_layers=4, dictionary_entries=128,
 )  # fmt: skip
+_CLUTTERED = replace(_OWN, height=40, width=40, channels=1, num_classes=10, glimpse_size=8, stride=4)
 
 _ALL = (
     Preset(name="svhn", data="svhn", model=_SMALL, beta=32.0, horizontal_flip=False),
@@ -89,6 +96,7 @@ _ALL = (
     Preset(
         name="own", data="folder", model=_OWN, beta=16.0, horizontal_flip=True, dropout=0.2, num_samples=10, recipe="own", val_fraction=0.1
     ),
+    Preset(name="cluttered", data="cluttered", model=_CLUTTERED, beta=16.0, horizontal_flip=False, dropout=0.2, num_looks=10),
     Preset(name="digits", data="digits", model=_DIGITS, beta=16.0, horizontal_flip=False, recipe="quickstart"),
 )  # fmt: skip
 

@@ -55,6 +55,9 @@ class RunConfig:
     val_fraction: float = 0.0
     """Share of the training split that is the validation split, by which the best weights of each phase are kept."""
 
+    num_labels: int | None = None
+    """How many images of the training split keep their label; None leaves all."""
+
     def __post_init__(self) -> None:
         allowed = range(1, len(METHODS[self.method].phases) + 1)
         if not self.phases or list(self.phases) != sorted(set(self.phases)) or not set(self.phases) <= set(allowed):
@@ -66,12 +69,19 @@ class RunConfig:
             )
         require_val_fraction(self.val_fraction)
         require_seed(self.seed)
+        require_num_labels(self.num_labels)
 
 
 def require_val_fraction(val_fraction: float) -> None:
     """Refuses what is no share of the training split."""
     if not 0.0 <= val_fraction < 1.0:
         raise InfogazeError(f"val_fraction is {val_fraction}; it must be at least 0 and below 1")
+
+
+def require_num_labels(num_labels: int | None) -> None:
+    """Refuses what is no number of labels."""
+    if num_labels is not None and num_labels < 1:
+        raise InfogazeError(f"num_labels is {num_labels}; it must be at least 1")
 
 
 class RunFolder(TrainingFolder):

@@ -14,6 +14,7 @@ from infogaze.cli.evaluate import Evaluate
 from infogaze.cli.main import main, parse
 from infogaze.errors import InfogazeError
 from infogaze.evaluation import store
+from infogaze.evaluation.comparing import recipe_digest
 from infogaze.evaluation.corrupted import Corrupted
 from infogaze.evaluation.exact_pass import Records
 from infogaze.evaluation.judged import Judged
@@ -53,6 +54,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_set(home / "set.npz")
         write_set(home / "low.npz", height=16)
         train(home, "infogaze")
+        train(home, "paper-corrected")
         train(home, "random")
         train(home, "random", seed=1)
         train(home, "cnn")
@@ -72,7 +74,7 @@ def evaluated(trained: Path) -> Path:
     """The same folder with all there is to measure of one run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("INFOGAZE_CACHE", str(trained / "cache"))
-        evaluate(trained / "infogaze-0-set", "--judge", trained / "cnn-0-set")
+        evaluate(trained / "paper-corrected-0-set", "--judge", trained / "cnn-0-set")
     return trained
 
 
@@ -121,7 +123,7 @@ def test_all_there_is_to_measure_is_measured_unless_less_is_asked_for() -> None:
 def test_a_run_saved_with_flip_tta_is_measured_with_it_and_looks_at_the_same_locations(
     trained: Path, home: Path
 ) -> None:
-    run = copy(trained, home, "infogaze-0-set")
+    run = copy(trained, home, "paper-corrected-0-set")
     evaluate(run, "--measure", "records")
     alone = store.read(run / "evaluation", Records)
     agent = infogaze.load(run)
@@ -137,12 +139,14 @@ def test_a_run_saved_with_flip_tta_is_measured_with_it_and_looks_at_the_same_loc
 def test_a_run_is_measured_in_full_and_accuracy_by_look_is_printed(
     evaluated: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run, other = evaluated / "infogaze-0-set", copy(evaluated, home, "random-0-set")
-    evaluate(run, other, "--judge", evaluated / "cnn-0-set")
-    assert measured(run) == ALL
-    assert {kind.file for kind in ALL - measured(other)} == {"latents", "sample-counts", "coherence"}
+    run = evaluated / "paper-corrected-0-set"
+    ours, other = (copy(evaluated, home, f"{name}-0-set") for name in ("infogaze", "random"))
+    evaluate(run, ours, other, "--judge", evaluated / "cnn-0-set")
+    assert {kind.file for kind in ALL - measured(run)} == {"imagined"}
+    assert {kind.file for kind in ALL - measured(ours)} == {"latents"}
+    assert {kind.file for kind in ALL - measured(other)} == {"imagined", "latents", "sample-counts", "coherence"}
     about = store.about(run / "evaluation")
-    assert (about.method, about.preset, about.seed, about.data) == ("infogaze", "digits", 0, "set")
+    assert (about.method, about.preset, about.seed, about.data) == ("paper-corrected", "digits", 0, "set")
     assert (about.scenes, about.num_looks, about.num_samples, about.classes) == (16, 4, 3, ("0", "1", "2"))
     assert (about.whole, about.deployable, about.first_looks) == (False, True, 0)
     assert store.about(other / "evaluation").num_samples == 0
@@ -152,7 +156,7 @@ def test_a_run_is_measured_in_full_and_accuracy_by_look_is_printed(
     for kind in (ManyLooks, SampleCounts, Corrupted):
         assert len(store.read(run / "evaluation", kind).labels) == FEW  # type: ignore[attr-defined]
     lines = capsys.readouterr().out.splitlines()
-    for folder in (run, other):
+    for folder in (run, ours, other):
         correct = store.read(folder / "evaluation", Records).correct.numpy().mean(0)
         looks = " ".join(f"{100 * share:.1f}" for share in correct)
         assert f"{folder}: accuracy by look {looks} %, 16 scenes" in lines
@@ -167,7 +171,7 @@ def test_the_cnn_is_measured_in_one_look(trained: Path, home: Path) -> None:
 
 
 def test_repeated_elsewhere_it_is_identical_to_the_byte(evaluated: Path, home: Path) -> None:
-    run, again = evaluated / "infogaze-0-set", home / "again"
+    run, again = evaluated / "paper-corrected-0-set", home / "again"
     shutil.copytree(run, again)
     shutil.rmtree(again / "evaluation")
     asked = ("records", "judged", "showcase", "latents", "many-looks", "corruptions")
@@ -286,8 +290,8 @@ def test_a_last_run_that_the_images_do_not_fit_is_told_before_the_first_is_measu
 
 def test_a_judge_that_is_none_is_refused(trained: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = copy(trained, home, "random-0-set")
-    said = refused(capsys, run, "--judge", trained / "infogaze-0-set")
-    assert "infogaze-0-set: a run of infogaze; a judge must be one of cnn" in said
+    said = refused(capsys, run, "--judge", trained / "paper-corrected-0-set")
+    assert "paper-corrected-0-set: a run of paper-corrected; a judge must be one of cnn" in said
     assert "nowhere: no such folder" in refused(capsys, run, "--judge", home / "nowhere")
     said = refused(capsys, run, "--judge", trained / "cnn-0-low")
     assert "cnn-0-low: its scenes are 1x16x20, the test images 1x12x20" in said
@@ -335,13 +339,26 @@ def test_damage_is_named(trained: Path, home: Path, capsys: pytest.CaptureFixtur
 
 
 def test_a_run_of_some_phases_is_told_as_such(trained: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = copy(trained, home, "infogaze-0-set")
+    run = copy(trained, home, "paper-corrected-0-set")
     config = json.loads((run / "config.json").read_text())
     config["config"]["phases"] = [1]
     (run / "config.json").write_text(json.dumps(config))
     evaluate(run, "--measure", "records")
     said = capsys.readouterr().out.splitlines()[-1]
-    assert said.endswith("scenes; phase 2 and 3 of infogaze not trained yet, see --start-from")
+    assert said.endswith("scenes; phase 2 and 3 of paper-corrected not trained yet, see --start-from")
+
+
+def test_a_run_from_before_is_measured_by_the_name_that_its_method_has_today(trained: Path, home: Path) -> None:
+    run = copy(trained, home, "paper-corrected-0-set")
+    config, model = (json.loads((run / name).read_text()) for name in ("config.json", "model.json"))
+    config["config"]["method"] = model["method"] = "infogaze"
+    model["format"] = 2
+    (run / "config.json").write_text(json.dumps(config))
+    (run / "model.json").write_text(json.dumps(model))
+    evaluate(run, "--measure", "records")
+    about = store.about(run / "evaluation")
+    assert about.method == "paper-corrected"
+    assert about.recipe == recipe_digest("paper-corrected", TINY) != recipe_digest("infogaze", TINY)
 
 
 def test_evaluate_from_python_does_what_the_command_does_and_returns_the_accuracy(

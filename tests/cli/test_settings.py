@@ -34,11 +34,11 @@ WAY = recipe("own")
 
 OF_A_PHASE = {"epochs": 2.5, "steps": 77, "batch_size": 9, "learning_rate": 0.02}
 VALUES: dict[str, Any] = {
-    "num_looks": 5, "num_samples": 3, "beta": 2.5, "learning_rates": (1e-4, 2e-4, 3e-4), "dropout": 0.1,
+    "num_looks": 5, "num_samples": 3, "num_entries": 7, "beta": 2.5, "learning_rates": (1e-4, 2e-4, 3e-4), "dropout": 0.1,
     "horizontal_flip": False, "flip_tta": True,
     "model.glimpse_size": 10, "model.stride": 3, "model.glimpse_widths": (8, 16), "model.feature_size": 17,
     "model.belief_size": 19, "model.latent_size": 5, "model.flow_layers": 0, "model.spline_bins": 7, "model.spline_bound": 2.5,
-    "model.attention_hops": 2, "model.glimpse_residuals": 1, "model.residual_belief": False, "model.gain_correction": False,
+    "model.attention_hops": 2, "model.glimpse_residuals": 1, "model.residual_belief": False, "model.gain_correction": True,
     "model.dictionary_entries": 9,
     "recipe.schedule": "plateau", "recipe.betas": (0.8, 0.95), "recipe.weight_decay": 0.3, "recipe.grad_clip": 0.0,
     "recipe.num_samples": 5, "recipe.num_entries": 3, "recipe.batch_norm_images": 123,

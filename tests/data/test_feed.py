@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from infogaze.data.feed import Feed, epoch_order
-from infogaze.data.sets import Split
+from infogaze.data.feed import Feed, Scenes, epoch_order
+from infogaze.data.sets import NO_LABEL, Split
+from infogaze.errors import InfogazeError
 
+EVERY: tuple[Scenes, ...] = ("labelled", "all", "half labelled")
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 
@@ -134,3 +136,73 @@ def test_the_budget_decides_to_the_byte_and_the_cpu_needs_none() -> None:
 def test_impossible_batches_are_refused_at_once(settings: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         feed(10, resident=True).batches(0, seed=0, **settings)
+
+
+def partly_labelled(count: int, every: int, resident: bool = True) -> tuple[Feed, set[int]]:
+    """Images filled with their number, of which every so-many-th has a label, its number too."""
+    whole = split(count)
+    labels = torch.where(whole.labels % every == 0, whole.labels, NO_LABEL)
+    return Feed(Split(whole.images, labels), budget=10**9 if resident else 0), set(range(0, count, every))
+
+
+def seen(batches: object) -> list[tuple[list[int], list[int]]]:
+    """The number of each image, and its label, batch by batch."""
+    return [(images[:, 0, 0, 0].tolist(), labels.tolist()) for images, labels in batches]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("resident", [True, False])
+def test_of_labelled_scenes_alone_an_epoch_is_all_of_them(resident: bool) -> None:
+    whole, known = partly_labelled(40, 3, resident)
+    some = whole.of("labelled")
+    assert len(some) == len(known) == 14
+    batches = seen(some.batches(2, 7, seed=5))
+    assert len(batches) == some.steps(7) == 2
+    assert {number for numbers, _ in batches for number in numbers} == known
+    assert all(numbers == labels for numbers, labels in batches)
+    assert len(whole) == 40, "the feed itself has all"
+
+
+@pytest.mark.parametrize("batch", [8, 9])
+@pytest.mark.parametrize("resident", [True, False])
+def test_half_of_each_batch_has_a_label_and_an_epoch_is_as_long_as_one_of_all(batch: int, resident: bool) -> None:
+    whole, known = partly_labelled(40, 8, resident)
+    mixed = whole.of("half labelled")
+    batches = seen(mixed.batches(1, batch, seed=5))
+    assert len(mixed) == 40
+    assert len(batches) == 40 // batch
+    counts = dict.fromkeys(known, 0)
+    taken = [number for numbers, _ in batches for number in numbers]
+    for number in taken[::2]:
+        counts[number] += 1
+    assert max(counts.values()) - min(counts.values()) <= 1, "each as often as the others"
+    assert set(taken[1::2]) - known, "the other half is of all"
+    for numbers, labels in batches:
+        assert [label for number, label in zip(numbers, labels, strict=True) if number in known] == [
+            number for number in numbers if number in known
+        ]
+        assert all(label == NO_LABEL for number, label in zip(numbers, labels, strict=True) if number not in known)
+
+
+def test_a_mixed_epoch_resumes_and_is_shared_by_processes() -> None:
+    mixed = partly_labelled(40, 8)[0].of("half labelled")
+    whole = seen(mixed.batches(3, 8, seed=5))
+    assert seen(mixed.batches(3, 8, seed=5, start=2)) == whole[2:]
+    parts = [seen(mixed.batches(3, 8, seed=5, rank=rank, world_size=2)) for rank in range(2)]
+    for (numbers, _), (one, _), (other, _) in zip(whole, *parts, strict=True):
+        assert one + other == numbers
+        assert sum(number % 8 == 0 for number in one) >= 2, "every process has its half"
+    assert seen(mixed.batches(4, 8, seed=5)) != whole, "another epoch, another order"
+
+
+def test_where_all_have_a_label_all_phases_are_given_the_same() -> None:
+    made = feed(20, True)
+    for scenes in EVERY:
+        assert labels_of(made.of(scenes).batches(1, 6, seed=3)) == labels_of(made.batches(1, 6, seed=3))
+
+
+def test_a_split_without_any_label_teaches_no_classifier() -> None:
+    none = Feed(Split(split(6).images, torch.full((6,), NO_LABEL)))
+    assert len(none.of("all")) == 6
+    for scenes in (scenes for scenes in EVERY if scenes != "all"):
+        with pytest.raises(InfogazeError, match="no image .* has a label"):
+            none.of(scenes)

@@ -21,7 +21,7 @@ def test_the_digits_need_no_root_and_no_cache(tmp_path: Path, monkeypatch: pytes
 
 
 def test_unknown_names_options_roots_and_downloads_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"no set is called 'mnist'; there are digits, svhn, cifar10"):
+    with pytest.raises(ValueError, match=r"no set is called 'mnist'; there are digits, cluttered, svhn, cifar10"):
         load_set("mnist")
     with pytest.raises(
         ValueError, match=r"cifar10 needs --root: a root to --download into, or one that holds cifar-10-batches-py/"

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from functools import cache
 
 import pytest
+import torch
 
-from infogaze import METHODS, PRESETS, RECIPES
+from infogaze import METHODS, PRESETS, RECIPES, ModelConfig, load
 from infogaze.cli.main import COMMANDS, main
 from infogaze.evaluation.corruptions import CORRUPTIONS
 from infogaze.evaluation.registry import MEASUREMENTS
@@ -227,12 +228,21 @@ def test_the_table_of_presets_has_their_values() -> None:
             str(len(sizes.glimpse_widths)),
             f"{sizes.feature_size}, {sizes.belief_size}, {sizes.latent_size}",
             str(sizes.flow_layers),
+            str(sizes.dictionary_entries),
             f"{preset.beta:g}",
             str(preset.num_samples),
             preset.recipe,
         ]
-        assert preset.num_looks == 7
-        assert sizes.gain_correction == (name != "digits")
+        assert preset.num_looks == (10 if name == "cluttered" else 7)
+        assert preset.num_entries == 64
+        assert stated[name][-1] == ", ".join(millions_of_parameters(method, sizes) for method in ("infogaze", "paper"))
+
+
+def millions_of_parameters(method: str, sizes: ModelConfig) -> str:
+    with torch.device("meta"):
+        model = METHODS[method].build(METHODS[method].sizes(sizes))
+    count = sum(value.numel() for value in model.parameters()) / 1e6
+    return f"{count:.{2 if count < 100 else 3}g} M"
 
 
 def test_the_table_of_methods_names_all_with_their_phases() -> None:
@@ -240,6 +250,42 @@ def test_the_table_of_methods_names_all_with_their_phases() -> None:
     assert list(stated) == list(METHODS)
     for name, phases in stated.items():
         assert phases.removesuffix(" (complete images)").split(", ") == [phase.name for phase in METHODS[name].phases]
+
+
+def test_the_table_of_methods_says_what_each_imagines_with_and_whether_its_gain_is_corrected() -> None:
+    for name, _, _, trained, _ in rows("docs/methods.md", "Methods"):
+        parts, method = trained.split(", "), METHODS[name]
+        assert ({"S", "D"} <= set(parts)) == (method.imagination == "vae"), name
+        assert ("dictionary" in parts) == (method.imagination == "dictionary"), name
+        assert ("correction" in parts) == bool(method.overrides.get("gain_correction")), name
+
+
+def methods_in(page: str, beginning: str) -> set[str]:
+    """The methods that a paragraph names up to its first full stop."""
+    (found,) = re.findall(rf"^{re.escape(beginning)}[^.]*\.", text_of(page), re.MULTILINE)
+    return set(re.findall(r"`([\w-]+)`", found))
+
+
+def test_the_pages_name_all_methods_that_imagine_and_all_whose_gain_is_corrected() -> None:
+    imagining = {name for name, method in METHODS.items() if method.imagines}
+    corrected = {name for name, method in METHODS.items() if method.overrides.get("gain_correction")}
+    assert methods_in("docs/report.md", "Figures 15 and 17 show") == imagining
+    assert methods_in("docs/report.md", "`discriminative`, ") == corrected | {"discriminative"}
+    stated = methods_in("docs/model.md", "In phase 3 it is seen how far each look lowers the loss. So ")
+    assert stated == corrected | {"gain_correction"}
+
+
+@pytest.mark.parametrize("page", [*ALL, *SCRIPTS])
+def test_every_recipe_that_is_named_is_there(page: str) -> None:
+    named = re.findall(r"\brecipes/[\w/-]+\.(?:sh|slurm|py)\b", text_of(page))
+    assert [path for path in named if not (ROOT / path).is_file()] == []
+
+
+@pytest.mark.parametrize("page", CARDS)
+def test_a_card_names_the_method_of_its_model(page: str) -> None:
+    agent = load((ROOT / page).parent)
+    assert agent.origin is not None
+    assert f"method `{agent.origin.method}`" in text_of(page)
 
 
 def test_the_tables_of_evaluation_name_all_measurements_and_corruptions() -> None:

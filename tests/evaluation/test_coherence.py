@@ -123,8 +123,9 @@ def test_both_parts_add_up_to_equation_7_and_neither_is_corrected(method: str) -
         torch.testing.assert_close(whole, chosen.double())
 
 
-def test_a_corrected_gain_is_taken_apart_as_imagined() -> None:
-    agent = looker("infogaze")
+@pytest.mark.parametrize("method", ["infogaze", "paper-corrected"])
+def test_a_corrected_gain_is_taken_apart_as_imagined(method: str) -> None:
+    agent = looker(method)
     found = coherence(subject_of(agent), silent)
     whole = (found.mutual_information + found.incoherence).double()
     torch.testing.assert_close(whole, expected_at_looks(agent, "information-gain").double())
@@ -154,7 +155,7 @@ def test_only_the_first_scenes_are_looked_at() -> None:
     assert MEASUREMENT.source(subject_of(agent, num_scenes=3)) == "the first 3 scenes"
 
 
-@pytest.mark.parametrize("method", ["dictionary", "infogaze"])
+@pytest.mark.parametrize("method", ["dictionary", "infogaze", "paper", "paper-corrected"])
 def test_a_budget_of_one_look_has_no_chosen_look_to_take_apart(method: str) -> None:
     found = coherence(subject_of(looker(method, num_looks=1)), silent)
     assert found.mutual_information.shape == found.incoherence.shape == (SCENES, 0)

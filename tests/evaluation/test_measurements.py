@@ -36,7 +36,7 @@ LOOKS, SCENES, SEED = 4, 11, 5
 SIZES = replace(CONFIG, dictionary_entries=6)
 NAMES = tuple(f"class {index}" for index in range(CONFIG.num_classes))
 THAT_LOOK = [name for name in METHODS if METHODS[name].sees != "everything"]
-WITH_MAPS = ["infogaze", "discriminative", "oracle"]
+WITH_MAPS = ["infogaze", "paper-corrected", "discriminative", "oracle"]
 ALL_BUT_EQUAL = 1e-4
 """Between two logits or log-probabilities that another batch may order otherwise."""
 
@@ -185,28 +185,30 @@ def test_what_is_measured_of_a_method_is_what_means_something_for_it(name: str) 
     assert [entry.record for entry in measurements_for(METHODS[name], ())] == [Records]
     if name == "cnn":
         assert everything == ["records"]
-    elif name in {"infogaze", "paper", "gaussian", "infogaze-gaussian", "attention"}:
-        assert everything == list(MEASUREMENTS)
-    elif name == "dictionary":
+    elif name in {"paper", "gaussian", "paper-corrected", "gaussian-corrected", "attention"}:
+        assert everything == [kind for kind in MEASUREMENTS if kind != "imagined"]
+    elif name in {"infogaze", "dictionary"}:
         assert everything == [kind for kind in MEASUREMENTS if kind != "latents"]
     else:
-        assert everything == [kind for kind in MEASUREMENTS if kind not in {"latents", "sample-counts", "coherence"}]
+        of_imagination = {"imagined", "latents", "sample-counts", "coherence"}
+        assert everything == [kind for kind in MEASUREMENTS if kind not in of_imagination]
 
 
 def test_the_exact_pass_comes_first_whatever_the_order_in_which_measurements_are_named() -> None:
     assert next(iter(MEASUREMENTS)) == "records"
     assert all(name == entry.name == entry.record.file for name, entry in MEASUREMENTS.items())
-    turned = measurements_for(METHODS["infogaze"], [*reversed(MEASUREMENTS)])
-    assert turned == list(MEASUREMENTS.values())
+    turned = measurements_for(METHODS["paper-corrected"], [*reversed(MEASUREMENTS)])
+    assert turned == [entry for name, entry in MEASUREMENTS.items() if name != "imagined"]
 
 
 @pytest.mark.parametrize("name", MEASUREMENTS)
 def test_a_measurement_tells_of_no_more_progress_than_the_work_it_announced(name: str) -> None:
-    subject = subject_of(agent_of("infogaze"), batch_size=4)
-    subject = replace(subject, num_scenes=5, records=passed("infogaze"), judge=agent_of("cnn"))
+    method = "infogaze" if name == "imagined" else "paper-corrected"
+    subject = subject_of(agent_of(method), batch_size=4)
+    subject = replace(subject, num_scenes=5, records=passed(method), judge=agent_of("cnn"))
     heard: list[int] = []
     MEASUREMENTS[name].measure(subject, heard.append)
-    assert sum(heard) == (0 if name in {"showcase", "latents"} else MEASUREMENTS[name].work(subject))
+    assert sum(heard) == (0 if name in {"showcase", "imagined", "latents"} else MEASUREMENTS[name].work(subject))
     assert MEASUREMENTS[name].work(subject) >= 1
 
 
@@ -332,13 +334,13 @@ def test_latents_of_different_models_are_of_the_same_looks() -> None:
     assert not torch.allclose(one.z, other.z)
 
 
-@pytest.mark.parametrize("method", ["random", "dictionary"])
+@pytest.mark.parametrize("method", ["random", "infogaze", "dictionary"])
 def test_a_method_without_a_partial_vae_has_no_latents(method: str) -> None:
     with pytest.raises(ValueError, match="without a Partial VAE"):
         latents(subject_of(agent_of(method)), silent)
 
 
-@pytest.mark.parametrize("method", ["infogaze", "random", "oracle", "ram"])
+@pytest.mark.parametrize("method", ["infogaze", "paper-corrected", "random", "oracle", "ram"])
 def test_many_looks_begin_as_the_records_and_cover_all_places_where_the_policy_never_revisits(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from infogaze.evaluation import store
 from infogaze.evaluation.coherence import Coherence
 from infogaze.evaluation.corrupted import Corrupted
 from infogaze.evaluation.exact_pass import Records
+from infogaze.evaluation.imagined import ImaginedScenes
 from infogaze.evaluation.judged import Judged
 from infogaze.evaluation.latents import Latents
 from infogaze.evaluation.many_looks import ManyLooks
@@ -64,6 +65,7 @@ MADE: tuple[Record, ...] = (
         scenes=torch.tensor([0, 90_001]), common=torch.tensor(1), images=pixels(2, 1, 16, 20), labels=whole(2),
         locations=whole(2, 4, 2), gains=floats(2, 4, 3, 4), probabilities=floats(2, 4, 2), class_means=pixels(2, 1, 16, 20),
     ),
+    ImaginedScenes(scenes=whole(2), pictures=pixels(2, 4, 1, 16, 20), uncertainty=floats(2, 4, 3, 4)),
     Latents(torch.tensor(0), whole(4, 2), floats(4, 6, 3)),
     Coherence(mutual_information=floats(3, 3), incoherence=floats(3, 3)),
 )  # fmt: skip

@@ -17,7 +17,7 @@ from infogaze.rng import SceneNoise, scene_seeds
 from tests.support.methods import agent_of, made
 from tests.support.tiny import CONFIG, scenes
 
-IMAGINING = ("paper", "infogaze", "dictionary")
+IMAGINING = ("infogaze", "dictionary", "paper", "paper-corrected")
 
 
 def agent(method: str) -> Agent:
@@ -90,8 +90,9 @@ def test_a_head_of_ones_own_is_asked() -> None:
     assert episode.gain.isfinite().all()
 
 
-def test_what_was_learned_from_outcomes_is_left_out_and_the_agent_it_was_made_from_is_as_it_was() -> None:
-    whole = agent("infogaze")
+@pytest.mark.parametrize("method", ["infogaze", "paper-corrected"])
+def test_what_was_learned_from_outcomes_is_left_out_and_the_agent_it_was_made_from_is_as_it_was(method: str) -> None:
+    whole = agent(method)
     before = looked(whole).probabilities
     asked = whole.ask({"one": [whole.classes[1]], "rest": None})
     assert isinstance(asked.model, Model)

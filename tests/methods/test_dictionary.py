@@ -22,7 +22,7 @@ from infogaze.methods.three_phases import ChosenLooks
 from infogaze.nn.belief import Belief
 from infogaze.nn.config import ModelConfig
 from infogaze.nn.dictionary import Dictionary
-from infogaze.nn.gain import mutual_information
+from infogaze.nn.gain import coherent_information
 from infogaze.nn.k_means import k_means
 from infogaze.nn.model import Model
 from infogaze.presets import Preset
@@ -249,13 +249,13 @@ def test_on_a_grid_of_few_places_all_are_asked_for() -> None:
 
 
 @torch.no_grad()
-def test_phase_3_looks_where_the_mutual_information_of_the_likeliest_entries_is_largest() -> None:
+def test_phase_3_looks_where_the_coherent_information_of_its_entries_is_largest() -> None:
     net = model()
     net, batch, looks, _ = exact(net, batch_for(FINETUNE, net, 20))
     beliefs, _ = plain_beliefs(net, batch, looks.places)
     assert torch.equal(looks.places[0], random_places(batch, 1)[0])
     for look in range(1, LOOKS):
-        gain = net.imagined_gain(beliefs[look - 1], 3, noise=torch.zeros(20, 0), criterion=mutual_information)
+        gain = net.imagined_gain(beliefs[look - 1], 3, noise=torch.zeros(20, 0), criterion=coherent_information)
         best = gain.scatter(1, looks.places[:look].t(), -torch.inf).argmax(1)
         assert torch.equal(looks.places[look], best)
     assert len(looks.places[1:].t().unique(dim=0)) > 3, "which differs from scene to scene"
@@ -363,22 +363,30 @@ def test_in_the_end_each_patch_is_the_mean_of_the_glimpses_that_its_entry_is_nea
         torch.testing.assert_close(dictionary.patches[entry], mean, rtol=0, atol=1e-3)
 
 
-def test_without_entries_the_method_is_refused_in_one_line_and_no_method_has_what_it_does_without(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("method", ["infogaze", "dictionary"])
+def test_without_entries_the_method_is_refused_in_one_line(
+    method: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = ("--method", "dictionary", "--model.dictionary-entries", "0", "--device", "cpu", "--out", tmp_path / "run")
+    given = ("--method", method, "--model.dictionary-entries", "0", "--device", "cpu", "--out", tmp_path / "run")
     line = refused(capsys, "train", "digits", *given)
-    assert line == "infogaze: dictionary_entries is 0; the method dictionary needs some"
+    assert line == "infogaze: dictionary_entries is 0; imagination by dictionary needs some"
     assert not (tmp_path / "run").exists()
-    with pytest.raises(InfogazeError, match="dictionary_entries is 0; the method dictionary needs some"):
-        build_for("dictionary", replace(sizes("dictionary"), dictionary_entries=0))
+    with pytest.raises(InfogazeError, match="dictionary_entries is 0; imagination by dictionary needs some"):
+        build_for(method, replace(sizes(method), dictionary_entries=0))
+
+
+def test_no_method_has_what_it_does_without() -> None:
     for name in METHODS:
         assert (METHODS[name].sizes(PRESET_SIZES).dictionary_entries == 0) == (METHODS[name].imagination == "vae")
 
 
-def test_the_method_looks_by_mutual_information_and_without_a_correction() -> None:
-    assert METHODS["dictionary"].policy(7) == GainPolicy(7, criterion="mutual-information")
-    assert model().correction is None
+@pytest.mark.parametrize("method", ["infogaze", "dictionary"])
+def test_both_methods_look_by_coherent_information_and_one_corrects_it(method: str) -> None:
+    assert METHODS[method].policy(7) == GainPolicy(7, criterion="coherent-information")
+    net = made(method)
+    assert isinstance(net, Model)
+    assert isinstance(net.imagination, Dictionary)
+    assert (net.correction is not None) == (method == "infogaze")
 
 
 def test_a_saved_dictionary_looks_as_it_did(tmp_path: Path) -> None:

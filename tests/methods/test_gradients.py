@@ -10,29 +10,29 @@ from torch import Tensor
 from torch.nn import functional
 
 from infogaze import METHODS, Model
-from infogaze.methods import discriminative, ram, ram_plus
+from infogaze.methods import dictionary, discriminative, ram, ram_plus, three_phases
 from infogaze.methods.registry import build_for
 from infogaze.training import rollout
 from infogaze.training.phases import Phase
 from infogaze.training.step import TrainStep
 from tests.support.methods import LOOKS, OBJECTIVE, batch_for, chosen, made, outcome, reached, under
 from tests.support.small_run import RECIPE, scenes
-from tests.support.tiny import CONFIG
+from tests.support.tiny import CONFIG, PRESET_SIZES
 
 ALL = ("",)
-OURS = ("infogaze", "paper", "gaussian", "infogaze-gaussian", "attention")
-BY_GAIN = (*OURS, "dictionary")
-CORRECTED = ("infogaze", "infogaze-gaussian")
+BY_VAE = ("paper", "gaussian", "paper-corrected", "gaussian-corrected", "attention")
+BY_DICTIONARY = ("infogaze", "dictionary")
+BY_GAIN = (*BY_DICTIONARY, *BY_VAE)
+CORRECTED = ("infogaze", "paper-corrected", "gaussian-corrected")
+HEAD = tuple(f"imagination.{part}." for part in ("read", "locate", "steer", "mix", "keys", "usual"))
+"""Of a dictionary: all but the entries, which are means of what glimpses hold."""
 TAUGHT: dict[tuple[str, str], tuple[str, ...]] = {
     **{(name, "classify"): ("backbone.",) for name in METHODS},
-    **{(name, "imagine"): ("imagination.",) for name in OURS},
+    **{(name, "imagine"): ("imagination.",) for name in BY_VAE},
+    **{(name, "imagine"): HEAD for name in BY_DICTIONARY},
     **{(name, "finetune"): ALL for name in (*BY_GAIN, "random", "oracle")},
     **{(name, "reinforce"): ALL for name in ("ram", "ram-plus")},
     ("discriminative", "estimate"): ALL,
-    # The entries are means of what glimpses hold.
-    ("dictionary", "imagine"): tuple(
-        f"imagination.{part}." for part in ("read", "locate", "steer", "mix", "keys", "usual")
-    ),
 }
 UNFELT = {"backbone.belief_update.score.2.bias"}
 """A number added to all scores of a softmax: no gradient but of rounding."""
@@ -67,25 +67,15 @@ def test_a_method_has_the_parts_it_is_said_to_have_and_no_others(method: str) ->
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_only_the_gaussian_methods_go_without_flows_and_only_the_papers_without_a_correction(method: str) -> None:
-    sizes = METHODS[method].sizes(replace(CONFIG, flow_layers=2, gain_correction=True))
+def test_only_the_gaussian_methods_go_without_flows(method: str) -> None:
+    sizes = METHODS[method].sizes(replace(CONFIG, flow_layers=2))
     assert sizes.flow_layers == (0 if "gaussian" in method else 2)
-    assert sizes.gain_correction == (method not in ("paper", "gaussian", "attention", "dictionary"))
 
 
 def test_every_method_begins_a_seed_with_the_same_networks_that_see_and_name() -> None:
-    ours = build_for("infogaze", CONFIG, 5).backbone.state_dict()
-    for method in (
-        "paper",
-        "gaussian",
-        "infogaze-gaussian",
-        "random",
-        "ram",
-        "ram-plus",
-        "discriminative",
-        "oracle",
-    ):
-        theirs = build_for(method, METHODS[method].sizes(CONFIG), 5).backbone.state_dict()
+    ours = build_for("infogaze", METHODS["infogaze"].sizes(PRESET_SIZES), 5).backbone.state_dict()
+    for method in set(METHODS) - {"infogaze", "attention", "cnn"}:
+        theirs = build_for(method, METHODS[method].sizes(PRESET_SIZES), 5).backbone.state_dict()
         assert ours.keys() == theirs.keys()
         assert all(torch.equal(ours[name], theirs[name]) for name in ours), method
 
@@ -155,15 +145,30 @@ def test_the_classification_loss_teaches_no_value_head(monkeypatch: pytest.Monke
     assert reached(loss, model) == under(model, "backbone.")
 
 
-def test_the_corrections_error_teaches_the_correction_alone() -> None:
-    phase, model = METHODS["infogaze"].phases[2], made("infogaze")
-    loss = outcome(phase, model, batch_for(phase, model), replace(OBJECTIVE, alpha=0.0, beta=0.0)).loss
-    assert reached(loss, model) == under(model, "correction.")
+@pytest.mark.parametrize("method", CORRECTED)
+def test_the_corrections_error_teaches_the_correction_alone(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    errors: list[Tensor] = []
+
+    def kept(model: Model, looks: three_phases.ChosenLooks) -> Tensor | float:
+        error = correction_loss(model, looks)
+        assert isinstance(error, Tensor)
+        errors.append(error)
+        return error
+
+    correction_loss = three_phases.correction_loss
+    for module in (three_phases, dictionary):
+        monkeypatch.setattr(module, "correction_loss", kept)
+    phase, model = METHODS[method].phases[2], made(method)
+    outcome(phase, model, batch_for(phase, model))
+    (error,) = errors
+    assert reached(error, model) == under(model, "correction.")
 
 
-def test_all_else_in_phase_3_teaches_no_correction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(functional, "mse_loss", _nothing)
-    phase, model = METHODS["infogaze"].phases[2], made("infogaze")
+@pytest.mark.parametrize("method", CORRECTED)
+def test_all_else_in_phase_3_teaches_no_correction(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (three_phases, dictionary):
+        monkeypatch.setattr(module, "correction_loss", lambda model, looks: 0.0)
+    phase, model = METHODS[method].phases[2], made(method)
     loss = outcome(phase, model, batch_for(phase, model)).loss
     assert reached(loss, model) == under(model, "") - under(model, "correction.")
 

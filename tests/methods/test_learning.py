@@ -104,7 +104,9 @@ def above_chance(correct: Tensor) -> bool:
     return float(correct[-1]) > 3 * CHANCE and float(correct[-1]) > float(correct[0]) + 0.05
 
 
-@pytest.mark.parametrize("method", ["infogaze", "infogaze-gaussian", "random", "ram", "ram-plus", "discriminative"])
+@pytest.mark.parametrize(
+    "method", ["infogaze", "paper-corrected", "gaussian-corrected", "random", "ram", "ram-plus", "discriminative"]
+)
 def test_a_method_learns_the_digits(method: str, images: ImageSet, first_phase: dict[str, Any], tmp_path: Path) -> None:
     correct = by_look(method, trained(method, images, tmp_path, state=first_phase), images)
     assert above_chance(correct), correct

@@ -150,7 +150,7 @@ def test_what_is_kept_shows_from_the_second_look_on(hops: int) -> None:
 @torch.no_grad()
 def test_a_saved_model_keeps_its_belief_if_it_did_and_one_from_before_makes_it_anew(hops: int, tmp_path: Path) -> None:
     config = replace(TINY, attention_hops=hops, residual_belief=True)
-    origin = Origin(method="infogaze", config=config, num_samples=20)
+    origin = Origin(method="paper", config=config, num_samples=20)
     agent = make_agent(build(config), ("a", "b", "c"), origin=origin, num_looks=7)
     save(agent, tmp_path)
     content, where = normal(3, 2, 5).float(), torch.zeros(3, 2, 2, dtype=torch.int64)

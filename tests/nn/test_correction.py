@@ -13,7 +13,14 @@ from infogaze import Backbone, Belief, GlimpseGrid, Model, build
 from infogaze.methods.three_phases import FINETUNE, choose_by_gain, finetune
 from infogaze.nn.correction import GainCorrection
 from infogaze.nn.decoder import Decoder
-from infogaze.nn.gain import CRITERIA, Criterion, class_entropy, expected_information_gain, mutual_information
+from infogaze.nn.gain import (
+    CRITERIA,
+    Criterion,
+    class_entropy,
+    coherent_information,
+    expected_information_gain,
+    mutual_information,
+)
 from infogaze.nn.partial_vae import PartialVAE
 from infogaze.nn.posterior import Posterior
 from infogaze.training.phases import Batch, Objective, draw_noise
@@ -124,7 +131,8 @@ def test_of_all_criteria_those_that_expect_an_information_gain_alone_are_correct
     model, belief, noise = _model_and_belief(corrected=True)
     gain = model.gain(belief, 4, noise=noise, criterion=criterion)
     imagined = model.imagined_gain(belief, 4, noise=noise, criterion=criterion)
-    assert torch.allclose(gain, imagined) == (criterion not in (expected_information_gain, mutual_information))
+    of_information = (expected_information_gain, mutual_information, coherent_information)
+    assert torch.allclose(gain, imagined) == (criterion not in of_information)
 
 
 @torch.no_grad()

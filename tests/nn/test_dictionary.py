@@ -53,18 +53,26 @@ def belief_of(model: Model, looks: int = 2, scenes: int = SCENES) -> Belief:
     return belief
 
 
+def in_groups(probabilities: Tensor, groups: int) -> tuple[Tensor, Tensor]:
+    """Of entries side by side, as many a group as it takes to have no more than so many: their probability, and the likeliest."""
+    size = math.ceil(ENTRIES / min(groups, ENTRIES))
+    firsts = range(0, ENTRIES, size)
+    weights = torch.stack([probabilities[..., first : first + size].sum(-1) for first in firsts], -1)
+    index = torch.stack([first + probabilities[..., first : first + size].argmax(-1) for first in firsts], -1)
+    return weights, index
+
+
 @torch.no_grad()
 def one_by_one(model: Model, belief: Belief, criterion: Criterion, *, likely: int = LIKELY) -> Tensor:
     """The gain from single looks: each scene, place and entry is a look of its own, taken in as a real one is."""
     dictionary, where = dictionary_of(model), model.grid.locations()
-    weights, index = dictionary.log_probabilities(belief.hidden, where).exp().topk(min(likely, ENTRIES), -1)
+    weights, index = in_groups(dictionary.log_probabilities(belief.hidden, where).exp(), likely)
     scene, place, _ = torch.meshgrid(*[torch.arange(size) for size in index.shape], indexing="ij")
     before = Belief(belief.hidden[scene.flatten()], belief.memory[scene.flatten()])
     features = dictionary.entries[index]
     after = model.backbone.update(before, features.flatten(0, 2), where[place.flatten()])
     lookahead = model.backbone.classify(after).unflatten(0, index.shape)
-    share = weights / weights.sum(-1, keepdim=True)
-    return criterion(lookahead, share, model.backbone.classify(belief), features=features)
+    return criterion(lookahead, weights, model.backbone.classify(belief), features=features)
 
 
 @torch.no_grad()
@@ -115,19 +123,30 @@ def test_locations_given_for_each_belief_are_those_given_for_all() -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("likely", [1, LIKELY, ENTRIES, ENTRIES + 5])
-def test_the_likeliest_entries_are_imagined_in_order_with_weights_that_add_up_to_one(likely: int) -> None:
+@pytest.mark.parametrize(
+    ("wanted", "count"), [(1, 1), (2, 2), (4, 3), (5, 3), (ENTRIES, ENTRIES), (ENTRIES + 5, ENTRIES)]
+)
+def test_each_group_of_entries_stands_as_its_likeliest_with_all_its_probability(wanted: int, count: int) -> None:
     model = model_of()
     belief, dictionary = belief_of(model), dictionary_of(model)
-    imagined = dictionary.imagine(belief, likely, noise=NO_NOISE)
+    imagined = dictionary.imagine(belief, wanted, noise=NO_NOISE)
     assert imagined.index is not None
-    count = min(likely, ENTRIES)
-    probabilities = dictionary.log_probabilities(belief.hidden, model.grid.locations()).exp().numpy()
-    order = np.argsort(-probabilities, -1)[..., :count]
-    np.testing.assert_array_equal(imagined.index.numpy(), order)
-    chosen = np.take_along_axis(probabilities, order, -1)
-    np.testing.assert_allclose(imagined.weights.numpy(), chosen / chosen.sum(-1, keepdims=True))
-    np.testing.assert_array_equal(imagined.features.numpy(), dictionary.entries.numpy()[order])
+    weights, index = in_groups(
+        dictionary.log_probabilities(belief.hidden, model.grid.locations()).exp(), min(wanted, ENTRIES)
+    )
+    assert index.shape[-1] == count
+    np.testing.assert_array_equal(imagined.index.numpy(), index.numpy())
+    np.testing.assert_allclose(imagined.weights.numpy(), weights.numpy())
+    np.testing.assert_array_equal(imagined.features.numpy(), dictionary.entries.numpy()[index.numpy()])
+
+
+@torch.no_grad()
+def test_with_a_group_for_each_entry_nothing_is_left_out() -> None:
+    model = model_of()
+    belief, dictionary = belief_of(model), dictionary_of(model)
+    imagined = dictionary.imagine(belief, ENTRIES, noise=NO_NOISE)
+    probabilities = dictionary.log_probabilities(belief.hidden, model.grid.locations()).exp()
+    torch.testing.assert_close(imagined.weights, probabilities)
 
 
 @torch.no_grad()
@@ -377,6 +396,24 @@ def test_the_picture_of_what_is_certain_is_its_patch_everywhere() -> None:
 
 
 @torch.no_grad()
+def test_a_drawn_scene_is_the_picture_in_bytes_and_the_uncertainty_on_the_grid() -> None:
+    model = model_of(WIDE)
+    belief, dictionary = belief_of(model), dictionary_of(model)
+    dictionary.patches.uniform_(-1.0, 1.0, generator=torch.Generator().manual_seed(1))
+    drawn = dictionary.draw(belief)
+    expected = (dictionary.picture(belief).double() + 1.0) / 2.0 * 255.0
+    assert drawn.picture.dtype == torch.uint8
+    assert float((drawn.picture.double() - expected).abs().max()) <= 0.5 + 1e-3
+    rows, cols = model.grid.rows, model.grid.cols
+    torch.testing.assert_close(drawn.uncertainty, dictionary.uncertainty(belief).view(SCENES, rows, cols))
+    finer = replace(model.grid, stride=1)
+    on_finer = dictionary.draw(belief, finer)
+    assert torch.equal(on_finer.picture, drawn.picture)
+    torch.testing.assert_close(on_finer.uncertainty.flatten(1), dictionary.uncertainty(belief, finer.locations()))
+    assert torch.equal(drawn[1:].uncertainty, drawn.uncertainty[1:])
+
+
+@torch.no_grad()
 def test_what_a_location_holds_changes_little_from_pixel_to_pixel() -> None:
     model = model_of()
     hidden, head = belief_of(model).hidden, dictionary_of(model).log_probabilities
@@ -404,7 +441,7 @@ def test_a_finer_grid_is_told_the_same_where_both_have_a_place() -> None:
     fine = dictionary.imagine(belief, LIKELY, noise=NO_NOISE, locations=finer.locations())
     assert coarse.index is not None
     assert fine.index is not None
-    assert fine.weights.shape == (SCENES, finer.num_locations, LIKELY)
+    assert fine.weights.shape == (SCENES, finer.num_locations, coarse.weights.shape[-1])
     assert torch.equal(fine.index[:, shared], coarse.index)
     torch.testing.assert_close(fine.weights[:, shared], coarse.weights)
     gain = model.lookahead_gain(belief, fine, locations=finer.locations(), criterion=mutual_information)

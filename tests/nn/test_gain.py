@@ -18,6 +18,7 @@ from infogaze.nn.gain import (
     CRITERIA,
     Criterion,
     class_entropy,
+    coherent_information,
     expected_information_gain,
     feature_variance,
     incoherence,
@@ -238,7 +239,39 @@ def test_coherent_looks_have_no_incoherence_and_their_expected_gain_is_the_infor
         )
 
 
-@pytest.mark.parametrize("criterion", [expected_information_gain, mutual_information, incoherence])
+@given(any_looks)
+def test_coherent_information_is_that_of_predictions_brought_towards_the_current_one(looks: Looks) -> None:
+    after, weights = looks.lookahead.exp().numpy(), looks.weights.numpy()
+    tilted = after * (looks.current.exp()[:, None] / looks.expected).numpy()[:, :, None]
+    tilted = tilted / tilted.sum(-1, keepdims=True)
+    mean = (weights[..., None] * tilted).sum(2)
+    known = stats.entropy(mean, axis=-1) - (weights * stats.entropy(tilted, axis=-1)).sum(-1)
+    np.testing.assert_allclose(looks.by(coherent_information).numpy(), known, rtol=1e-8, atol=1e-9)
+
+
+@given(any_looks)
+def test_coherent_information_of_coherent_looks_is_the_mutual_information(looks: Looks) -> None:
+    for place in range(5):
+        here = slice(place, place + 1)
+        coherent = Looks(
+            looks.lookahead[:, here], looks.weights[:, here], looks.expected[:, place].log(), looks.features[:, here]
+        )
+        torch.testing.assert_close(
+            coherent.by(coherent_information), coherent.by(mutual_information), rtol=1e-8, atol=1e-9
+        )
+
+
+def test_coherent_information_counts_for_little_what_a_settled_belief_would_not_take() -> None:
+    # Two imagined looks that tell two labels apart, where a third is all but certain already.
+    lookahead = torch.stack([_logs(0.98, 0.01, 0.01), _logs(0.01, 0.98, 0.01)])[None, None]
+    weights, now = torch.tensor([[[0.5, 0.5]]]).double(), _logs(0.005, 0.005, 0.99)[None]
+    assert mutual_information(lookahead, weights, now).item() > 0.5
+    assert coherent_information(lookahead, weights, now).item() < 0.05
+
+
+@pytest.mark.parametrize(
+    "criterion", [expected_information_gain, mutual_information, coherent_information, incoherence]
+)
 def test_a_label_ruled_out_by_every_look_adds_nothing(criterion: Criterion) -> None:
     lookahead, now = torch.stack([_logs(0.5, 0.5, 0.0), _logs(0.9, 0.1, 0.0)])[None, None], _logs(0.25, 0.75, 0.0)[None]
     weights, features = torch.tensor([[[0.3, 0.7]]]).double(), torch.zeros(1, 1, 2, 1).double()

@@ -237,7 +237,7 @@ class WorldDictionary(Dictionary):
         self.double()
         self.entries.data = torch.eye(SYMBOLS, dtype=torch.float64)
 
-    def log_probabilities(self, hidden: Tensor, locations: Tensor) -> Tensor:
+    def logits(self, hidden: Tensor, locations: Tensor) -> Tensor:
         return torch.einsum("bs,sln->bln", hidden.exp(), SHOWN[:, GRID.nearest(locations)]).log()
 
 

@@ -18,6 +18,7 @@ from infogaze.data.sets import Split
 from infogaze.evaluation.rollouts import roll_out
 from infogaze.grid import GlimpseGrid
 from infogaze.plots.rollout import rollout_figure
+from infogaze.plots.scenes import shown_looks
 from infogaze.plots.style import png
 from tests.support.figures import drawn_size, extent
 from tests.support.tiny import CONFIG, tiny_agent
@@ -207,3 +208,53 @@ def test_a_rollout_of_many_looks_shows_some_of_them_with_all_glimpses_so_far() -
     assert isinstance(last, np.ma.MaskedArray)
     assert last.mask.sum() == 48
     np.testing.assert_array_equal(figure.axes[9 + 8].images[0].get_array(), figure.axes[0].images[0].get_array())
+
+
+@pytest.mark.parametrize("looks", [3, 12])
+def test_the_scene_as_it_was_imagined_is_drawn_around_what_was_seen_with_its_uncertainty_on_one_scale(
+    looks: int,
+) -> None:
+    grid = GlimpseGrid(height=20, width=16, glimpse_size=8, stride=4)
+    generator = torch.Generator().manual_seed(2)
+    image = torch.randint(0, 256, (3, grid.height, grid.width), generator=generator).to(torch.uint8)
+    imagined = torch.randint(0, 256, (looks, 3, grid.height, grid.width), generator=generator).to(torch.uint8)
+    uncertainty = 1.0 + torch.rand(looks, grid.rows, grid.cols, generator=generator)
+    locations = grid.locations()[torch.arange(looks) % grid.num_locations]
+    figure = rollout_figure(
+        image,
+        locations=locations,
+        gains=torch.zeros(looks, grid.rows, grid.cols),
+        probabilities=torch.full((looks, 2), 0.5),
+        grid=grid,
+        classes=("ring", "bar"),
+        imagined=imagined,
+        uncertainty=uncertainty,
+    )
+    shown = shown_looks(looks)
+    rows = np.array(figure.axes[: 5 * (len(shown) + 1)], dtype=object).reshape(5, len(shown) + 1)
+    assert [axes.texts[0].get_text() for axes in rows[1:, 0]] == [
+        "glimpses\nso far",
+        "imagined\naround them",
+        "uncertainty",
+        "label\nprobability",
+    ]
+    seen = np.zeros((grid.height, grid.width), dtype=bool)
+    for look in range(looks):
+        row, col = locations[look].tolist()
+        seen[row : row + 8, col : col + 8] = True
+        if look not in shown:
+            continue
+        column = 1 + shown.index(look)
+        drawn = rows[2, column].images[0].get_array()
+        np.testing.assert_allclose(drawn[seen], image.movedim(0, -1).numpy()[seen] / 255)
+        np.testing.assert_allclose(drawn[~seen], imagined[look].movedim(0, -1).numpy()[~seen] / 255)
+        mesh = gain_map(rows[3, column])
+        np.testing.assert_allclose(np.asarray(mesh.get_array()), uncertainty[look].numpy())
+        assert mesh.norm.vmin == pytest.approx(float(uncertainty.min()))
+        assert mesh.norm.vmax == pytest.approx(float(uncertainty.max()))
+        assert rows[3, column].texts[0].get_text() == f"mean {float(uncertainty[look].mean()):.2g} nats"
+    (scale,) = (axes for axes in figure.axes if axes.get_ylabel())
+    assert scale.get_ylabel() == "entropy, nats"
+    drawn_size(figure)
+    means = [extent(axes.texts[0]) for axes in rows[3, 1:]]
+    assert all(left.x1 + 2 < right.x0 for left, right in pairwise(means))

@@ -21,7 +21,8 @@ def names(chapter: Chapter) -> list[tuple[str, int]]:
 
 def test_seeds_of_a_method_are_one_group_found_below_a_folder(chapter: Chapter) -> None:
     assert names(chapter) == [
-        ("infogaze", 2), ("infogaze-gaussian", 2), ("ram", 2), ("random", 2), ("oracle (not deployable)", 1), ("cnn", 1),
+        ("infogaze", 2), ("paper-corrected", 2), ("gaussian-corrected", 2), ("ram", 2), ("random", 2),
+        ("oracle (not deployable)", 1), ("cnn", 1),
     ]  # fmt: skip
     assert [run.about.seed for run in chapter.groups[0].runs] == [0, 1]
     assert [group.method for group in chapter.whole] == ["cnn"]

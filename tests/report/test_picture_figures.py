@@ -7,6 +7,8 @@ import pytest
 import torch
 from matplotlib.axes import Axes
 
+from infogaze.evaluation.imagined import ImaginedScenes
+from infogaze.evaluation.showcase import Showcase
 from infogaze.report.confusion import by_confusion
 from infogaze.report.drawing import Drawing, Drawn, Missing
 from infogaze.report.gather import Chapter
@@ -40,9 +42,9 @@ def test_one_scene_shows_of_each_method_only_what_it_looked_at_and_its_predictio
             if not seen.all():
                 assert np.unique(pixels(axes)[~seen]).size == 1, "one grey for all that was not looked at"
             assert axes.get_xlabel() == "bar ✓"
-    assert 'On test scene 4, "bar", 5 of 5 methods are correct after 7 looks' in drawing.sentence
+    assert 'On test scene 4, "bar", 6 of 6 methods are correct after 7 looks' in drawing.sentence
     assert cells[-1, 0].texts[0].get_text() == "oracle\n(not deployable)"
-    assert len(drawing.numbers) == 1 + 5 * LOOKS
+    assert len(drawing.numbers) == 1 + 6 * LOOKS
 
 
 def test_rollouts_are_of_scenes_picked_by_rule_successes_first(chapter: Chapter) -> None:
@@ -50,12 +52,33 @@ def test_rollouts_are_of_scenes_picked_by_rule_successes_first(chapter: Chapter)
     scenes = [drawing.sentence.split(",")[0] for drawing in drawn]
     assert scenes == [f"Test scene {scene}" for scene in (0, 1, 58, 59)]
     assert drawn[0].note.startswith("Picked by rule, not by hand: ")
-    assert "Seed 0, P = 20" in drawn[0].note
+    assert "Seed 0, 20 contents imagined of each location" in drawn[0].note
     assert "is correct from the first look on" in drawn[0].sentence
     assert "and is never correct" in drawn[-1].sentence
     titles = [axes.get_title() for axes in drawn[0].figure.axes]
     assert titles[: LOOKS + 1] == ["scene: ring", *(f"t = {look}" for look in range(LOOKS))]
     assert drawn[0].numbers[0][-1] == "probability, %"
+
+
+def test_rollouts_have_the_imagined_scenes_where_these_were_measured(
+    chapter: Chapter, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with_rows, without = (
+        drawings(rollouts(found))[0]
+        for found in (chapter, one_chapter(tmp_path_factory.mktemp("plain"), MadeUp("infogaze", parts=(Showcase,))))
+    )
+    measured = chapter.groups[0].runs[0].read(ImaginedScenes)
+    index = measured.scenes.tolist().index(0)
+    cells = np.array(with_rows.figure.axes[: 5 * (LOOKS + 1)], dtype=object).reshape(5, LOOKS + 1)
+    looked = chapter.groups[0].runs[0].summary.locations[0]
+    seen = np.zeros((GRID.height, GRID.width), dtype=bool)
+    for look, (top, left) in enumerate(looked.tolist()):
+        seen[top : top + GRID.glimpse_size, left : left + GRID.glimpse_size] = True
+        expected = measured.pictures[index, look, 0].numpy()[~seen] / 255
+        np.testing.assert_allclose(pixels(cells[2, 1 + look])[~seen][:, 0], expected)
+    assert "entropy of what a location may hold" in with_rows.note
+    assert "entropy" not in without.note
+    assert not [axes for axes in without.figure.axes if axes.texts and "imagined" in axes.texts[0].get_text()]
 
 
 def test_no_more_than_three_successes_and_three_failures_are_shown_and_common_scenes_only_for_want_of_others() -> None:
@@ -94,7 +117,7 @@ def test_samples_of_z_are_projected_alike_each_time_with_the_glimpses_above(chap
     assert "On test scene 4" in drawing.sentence
 
 
-@pytest.mark.parametrize(("method", "lacking"), [("infogaze", "infogaze-gaussian"), ("paper", "gaussian")])
+@pytest.mark.parametrize(("method", "lacking"), [("paper-corrected", "gaussian-corrected"), ("paper", "gaussian")])
 def test_samples_of_z_need_both_methods(method: str, lacking: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     alone = by_latents(one_chapter(tmp_path_factory.mktemp("alone"), MadeUp(method)))
     assert isinstance(alone, Missing)

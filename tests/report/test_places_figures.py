@@ -22,8 +22,9 @@ def test_where_a_policy_looks_is_drawn_as_its_density(chapter: Chapter) -> None:
     assert not isinstance(drawn, Missing)
     maps, spreads = drawn
     names = [axes.get_ylabel() for axes in maps.figure.axes if axes.get_ylabel()]
-    assert names[:5] == ["infogaze", "infogaze-gaussian", "ram", "random", "oracle\n(not deployable)"]
-    ram = maps.figure.axes[2 * LOOKS + 3].images[0].get_array()
+    assert names[:4] == ["infogaze", "paper-corrected", "gaussian-corrected", "ram"]
+    assert names[4:6] == ["random", "oracle\n(not deployable)"]
+    ram = maps.figure.axes[3 * LOOKS + 3].images[0].get_array()
     assert ram is not None
     assert float(ram[1, 0]) == 100.0, "all scenes look at the fourth place at t = 3"
     entropy, dependence = spreads.figure.axes

@@ -155,27 +155,27 @@ def test_flip_tta_that_all_use_is_stated_once(tmp_path: Path) -> None:
 
 
 def test_flip_tta_and_how_each_run_was_trained_are_stated_wherever_they_are_compared(tmp_path: Path) -> None:
-    ours = write_run(tmp_path, MadeUp("infogaze"), flip_tta=True, recipe="c0ffee", val_fraction=0.1)
-    flat = write_run(tmp_path, MadeUp("infogaze-gaussian"), flip_tta=True, recipe="c0ffee", val_fraction=0.1)
+    ours = write_run(tmp_path, MadeUp("paper-corrected"), flip_tta=True, recipe="c0ffee", val_fraction=0.1)
+    flat = write_run(tmp_path, MadeUp("gaussian-corrected"), flip_tta=True, recipe="c0ffee", val_fraction=0.1)
     other = write_run(tmp_path, MadeUp("random"), recipe=recipe_digest("random", RECIPES["fast"]))
     write_report(tmp_path / "out", gather([ours, flat, other]), lambda: None, dpi=30)
     text = (tmp_path / "out" / "index.html").read_text()
-    names = "infogaze (flip TTA) and infogaze-gaussian (flip TTA)"
+    names = "paper-corrected (flip TTA) and gaussian-corrected (flip TTA)"
     assert f"{names} use horizontal-flip test-time augmentation; the others do not." in text
-    assert "infogaze (flip TTA) is 20.0 points ahead of the baseline random" in text
+    assert "paper-corrected (flip TTA) is 18.3 points ahead of the baseline random" in text
     for path in sorted((tmp_path / "out" / "figures").glob("*.csv")):
         head, *rows = list(csv.reader(path.read_text().splitlines()))
         if "method" in head:
             methods = {row[head.index("method")] for row in rows}
-            assert "infogaze (flip TTA)" in methods, path
-            assert "infogaze" not in methods, path
+            assert "paper-corrected (flip TTA)" in methods, path
+            assert "paper-corrected" not in methods, path
     origin = text[text.index("Where these numbers come from") :]
     columns, *rows = (re.findall(r"<t[hd]>(.*?)</t[hd]>", line) for line in re.findall(r"<tr>(.*?)</tr>", origin))
     found = {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
-    assert [found[name]["flip TTA"] for name in ("infogaze", "random")] == ["yes", "no"]
-    assert found["infogaze"]["recipe"] == "custom c0ffee"
+    assert [found[name]["flip TTA"] for name in ("paper-corrected", "random")] == ["yes", "no"]
+    assert found["paper-corrected"]["recipe"] == "custom c0ffee"
     assert found["random"]["recipe"].startswith("fast ")
-    assert [found[name]["validation split"] for name in ("infogaze", "random")] == ["10&nbsp;%", "0&nbsp;%"]
+    assert [found[name]["validation split"] for name in ("paper-corrected", "random")] == ["10&nbsp;%", "0&nbsp;%"]
     assert "d1ge57" in found["all"]["versions"]
 
 

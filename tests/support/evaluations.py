@@ -14,6 +14,7 @@ from infogaze.evaluation.coherence import Coherence
 from infogaze.evaluation.corrupted import Corrupted
 from infogaze.evaluation.corruptions import CORRUPTIONS
 from infogaze.evaluation.exact_pass import Records
+from infogaze.evaluation.imagined import ImaginedScenes
 from infogaze.evaluation.judged import Judged
 from infogaze.evaluation.latents import Latents
 from infogaze.evaluation.many_looks import ManyLooks
@@ -29,7 +30,8 @@ GRID = GlimpseGrid(height=16, width=16, glimpse_size=8, stride=4)
 LABELS = torch.arange(SCENES) % CLASSES
 COUNTS = {
     "infogaze": (20, 40, 44, 46, 48, 50, 52),
-    "infogaze-gaussian": (20, 34, 40, 43, 45, 47, 48),
+    "paper-corrected": (20, 39, 43, 45, 47, 49, 51),
+    "gaussian-corrected": (20, 34, 40, 43, 45, 47, 48),
     "random": (20, 28, 33, 37, 40, 42, 44),
     "ram": (19, 26, 32, 36, 39, 41, 42),
     "oracle": (20, 50, 55, 56, 57, 57, 57),
@@ -38,7 +40,7 @@ COUNTS = {
 IMAGINING = tuple(name for name, method in METHODS.items() if method.imagines)
 EXPECTING = (*IMAGINING, "discriminative", "oracle")
 """Whose maps are in nats."""
-PARTS = (ManyLooks, SampleCounts, Coherence, Corrupted, Judged, Showcase, Latents)
+PARTS = (ManyLooks, SampleCounts, Coherence, Corrupted, Judged, Showcase, ImaginedScenes, Latents)
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,8 @@ def write_run(root: Path, run: MadeUp, **changes: Any) -> Path:
 
 
 def sweep(root: Path) -> Path:
-    """Two seeds of four methods, and one of the oracle and of the CNN."""
-    for method in ("infogaze", "infogaze-gaussian", "random", "ram"):
+    """Two seeds of five methods, and one of the oracle and of the CNN."""
+    for method in ("infogaze", "paper-corrected", "gaussian-corrected", "random", "ram"):
         for seed in (0, 1):
             write_run(root, MadeUp(method, seed))
     write_run(root, MadeUp("oracle"))
@@ -209,6 +211,18 @@ def _showcase(run: MadeUp) -> Showcase:
     )
 
 
+def _imagined(run: MadeUp) -> ImaginedScenes | None:
+    if METHODS[run.method].imagination != "dictionary":
+        return None
+    shown, generator = _showcase(run), _random(run)
+    shape = (len(shown.scenes), LOOKS, 1, GRID.height, GRID.width)
+    return ImaginedScenes(
+        scenes=shown.scenes,
+        pictures=torch.randint(0, 256, shape, generator=generator).to(torch.uint8),
+        uncertainty=3.0 * torch.rand(*shape[:2], GRID.rows, GRID.cols, generator=generator),
+    )
+
+
 def _latents(run: MadeUp) -> Latents | None:
     if METHODS[run.method].imagination != "vae":
         return None
@@ -230,5 +244,6 @@ _MAKE: dict[type[Record], Callable[[MadeUp], Record | None]] = {
     Corrupted: _corrupted,
     Judged: _judged,
     Showcase: _showcase,
+    ImaginedScenes: _imagined,
     Latents: _latents,
 }

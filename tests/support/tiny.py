@@ -15,19 +15,20 @@ CONFIG = ModelConfig(
     feature_size=5, belief_size=8, latent_size=4, flow_layers=2,
 )  # fmt: skip
 WITH_CORRECTION = replace(CONFIG, gain_correction=True)
-PRESET_SIZES = replace(WITH_CORRECTION, dictionary_entries=6)
-"""As those of a preset: a method leaves out what it does without."""
+PRESET_SIZES = replace(CONFIG, dictionary_entries=6)
+"""As those of a preset: a method changes what it has otherwise."""
 
 
 def tiny_agent(config: ModelConfig = CONFIG, seed: int = 0, *, num_looks: int = 4, num_samples: int = 5) -> Agent:
-    """An agent whose choices differ from scene to scene."""
+    """An agent of the paper's imagination, whose choices differ from scene to scene."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = build(config)
         for parameter in model.parameters():
             parameter.data.normal_(0.0, 0.5)
     names = tuple(f"class {index}" for index in range(config.num_classes))
-    origin = Origin(method="infogaze", config=config, num_samples=num_samples)
+    method = "paper-corrected" if config.gain_correction else "paper"
+    origin = Origin(method=method, config=config, num_samples=num_samples)
     return make_agent(model, names, origin=origin, num_looks=num_looks)
 
 

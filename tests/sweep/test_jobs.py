@@ -302,7 +302,9 @@ def test_wrong_calls_are_one_line_that_names_what_is_allowed(
         (["--at-once", "0"], ("at_once is 0", "at least 1")),
         (["--length", "0"], ("length is 0.0", "above 0")),
         (["--val-fraction", "1.5"], ("val_fraction is 1.5", "below 1")),
+        (["--num-labels", "0"], ("num_labels is 0", "at least 1")),
         (["--model.stride", "0"], ("stride is 0",)),
+        (["--methods", "random,gaussian", "--model.flow-layers", "2"], ("flow_layers is 2", "gaussian sets it to 0")),
         (["--recipe.phase1.batch-size", "0"], ("batch_size is 0",)),
     ):
         line = refused(capsys, *given(tiny, tmp_path / "out", *more))
@@ -338,7 +340,8 @@ def test_every_setting_of_a_sweep_reaches_its_trainings(tmp_path: Path) -> None:
     options = ReadOptions(size=(16, 24), fit="crop", channels=3, test_share=0.25, seed=7, merge_validation=False)
     given = [
         "--data", "folder", "--root", str(tmp_path / "my pictures"), "--recipe", "paper", "--length", "0.3",
-        "--val-fraction", "0.1", "--device", "cpu", "--read.size", "16", "24", "--read.fit", "crop", "--read.channels", "3",
+        "--val-fraction", "0.1", "--num-labels", "30", "--device", "cpu",
+        "--read.size", "16", "24", "--read.fit", "crop", "--read.channels", "3",
         "--read.test-share", "0.25", "--read.seed", "7", "--read.merge-validation", "False",
         "--num-looks", "5", "--horizontal-flip", "False", "--model.glimpse-widths", "8", "16", "--recipe.phase2.steps", "40",
         "--recipe.phase3.steps", "9", "--recipe.augmentation.off",

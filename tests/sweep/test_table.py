@@ -70,8 +70,12 @@ def laid_out(out: Path, run: MadeUp, **changes: object) -> Path:
         ({"num_looks": 3}, "cannot be compared: another budget of looks (3 and 7) of shapes"),
         ({"flip_tta": True}, "cannot be one curve: ram used horizontal-flip test-time augmentation in one"),
         ({"val_fraction": 0.5}, "cannot be one curve: ram had a validation split of 0.5 in one and 0 in the other"),
+        (
+            {"num_labels": 400},
+            "cannot be one curve: ram was trained by the recipe custom c0ffee, 400 labels in one and",
+        ),
     ],
-    ids=["test set", "first looks", "budget", "flip_tta", "val_fraction"],
+    ids=["test set", "first looks", "budget", "flip_tta", "val_fraction", "num_labels"],
 )
 def test_what_the_report_would_refuse_is_left_out_of_the_table_and_said(
     changes: dict[str, object], reason: str, tmp_path: Path

@@ -70,15 +70,23 @@ def test_a_decision_by_dictionary_is_the_head_and_what_is_left_of_r_and_c() -> N
     method = METHODS["dictionary"]
     sizes = method.sizes(settings.model)
     split = Split(
-        torch.zeros(2, sizes.channels, sizes.height, sizes.width, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64)
+        torch.zeros(4, sizes.channels, sizes.height, sizes.width, dtype=torch.uint8), torch.zeros(4, dtype=torch.int64)
     )
     counted = flops_per_image("decision", "dictionary", replace(settings, model=sizes), split=split)
     places, entries, h = sizes.grid.num_locations, sizes.dictionary_entries, sizes.belief_size
     head = h * h + places * (18 * h + 2 * h * h + h * h + 2 * h * entries)
-    # At the first decision R's part that needs no belief is made of every entry at every place; later ones have it.
-    table = places * (2 + entries * h) * sizes.feature_size
-    look = h * h + places * settings.num_samples * h * sizes.num_classes + h * sizes.num_classes
-    assert counted == pytest.approx(2 * (head + look + table), rel=0.01)
+    # R's part that needs no belief was made of every entry at every place before; decisions have it.
+    look = h * h + places * settings.num_entries * h * sizes.num_classes + h * sizes.num_classes
+    assert counted == pytest.approx(2 * (head + look), rel=0.01)
+
+
+def test_what_is_done_once_a_step_is_no_operation_of_an_image() -> None:
+    settings = preset("digits")
+    sizes = replace(METHODS["dictionary"].sizes(settings.model), dictionary_entries=2000)
+    split = Split(torch.zeros(4, 1, 32, 32, dtype=torch.uint8), torch.zeros(4, dtype=torch.int64))
+    counted = flops_per_image("phase 3", "dictionary", replace(settings, model=sizes), split=split)
+    table = 2 * sizes.grid.num_locations * 2000 * sizes.feature_size * sizes.belief_size
+    assert counted < table / 2
 
 
 def test_the_operations_of_phase_1_are_those_of_the_tables() -> None:
@@ -98,7 +106,7 @@ def test_a_preset_with_flip_tta_is_tested_with_it() -> None:
     alone = replace(preset("digits"), horizontal_flip=True)
     sizes = alone.model
     split = Split(
-        torch.zeros(2, sizes.channels, sizes.height, sizes.width, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64)
+        torch.zeros(4, sizes.channels, sizes.height, sizes.width, dtype=torch.uint8), torch.zeros(4, dtype=torch.int64)
     )
 
     def counted(row: str, flip_tta: bool) -> float:

@@ -100,7 +100,7 @@ def run(
     return {method: [json.loads(line) for line in lines] for method, lines in written.items()}
 
 
-COMPARED = ("infogaze", "ram-plus", "discriminative")
+COMPARED = ("infogaze", "paper-corrected", "ram-plus", "discriminative")
 
 
 @pytest.fixture(scope="module")

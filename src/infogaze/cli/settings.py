@@ -1,7 +1,7 @@
 """The settings of a training: a preset and a recipe, changed by a TOML file, and by options, which go before the file.
 
 A file has the names of the options: `num_looks = 5`, `[model]`, `[read]`, `[recipe]` with `name` and `[recipe.phase1]`; and of a run
-`preset`, `method`, `data`, `root`, `val_fraction` and `seed`.
+`preset`, `method`, `data`, `root`, `val_fraction`, `num_labels` and `seed`.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class _OfRun:
     root: str | None = None
     """As seen from the file, so that it can be used from any folder."""
     val_fraction: float | None = None
+    num_labels: int | None = None
     seed: int | None = None
     recipe_name: str | None = None
 
@@ -63,7 +64,7 @@ def read_run_file(path: Path | None) -> RunFile:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InfogazeError(f"{path}: not readable as TOML: {' '.join(str(error).split())}") from None
     of_preset = [one.name for one in fields(Preset) if one.name not in _NOT_OPTIONS] + ["model"]
-    of_run = ["preset", "method", "data", "root", "val_fraction", "seed"]
+    of_run = ["preset", "method", "data", "root", "val_fraction", "num_labels", "seed"]
     known = [*of_run, *of_preset, "recipe", "read"]
     if unknown := sorted(set(values) - set(known)):
         raise InfogazeError(f"{path}: {unknown[0]} is no setting; there are {', '.join(known)}")

@@ -30,12 +30,12 @@ from infogaze.files import make_folder, read_json, write_json
 from infogaze.methods.registry import METHODS
 from infogaze.presets import Preset
 from infogaze.progress import display
-from infogaze.runs import require_val_fraction
+from infogaze.runs import require_num_labels, require_val_fraction
 from infogaze.sweep.jobs import Job, jobs, shell_line
 from infogaze.sweep.processes import Failed, run_jobs
 from infogaze.sweep.table import table
 from infogaze.tasks.signals import stop_signals
-from infogaze.tasks.train import fitted
+from infogaze.tasks.train import fitted, require_own
 
 _AT_ONCE_ON_GPU = 3
 """While one compiles or evaluates, which leaves the device idle, others train."""
@@ -68,6 +68,8 @@ class Sweep:
     """Train for this many times the recipe's epochs or steps, in every phase: 0.5 is half as long."""
     val_fraction: Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")] = None
     """Share of the training split that is the validation split in every run; see `infogaze train --help`."""
+    num_labels: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
+    """How many training images keep their label in every run; see `infogaze train --help`."""
     measure: Annotated[tuple[str, ...], tyro.conf.arg(metavar=f"{MEASUREMENT_NAMES} [...]")] = ("records", "judged")
     """What is measured of every run, see `infogaze evaluate --help`; judged where the cnn is among the methods."""
     at_once: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
@@ -88,11 +90,14 @@ class Sweep:
             raise InfogazeError(f"seeds is {self.seeds}; it must be at least 1")
         # Refused here, before the folder is claimed.
         settings = resolved_preset(RunFile(), self.preset)
-        _, recipe_changes = changes_of(self)
+        preset_changes, recipe_changes = changes_of(self)
+        for name in names:
+            require_own(name, preset_changes.get("model", {}))
         resolved_recipe(RunFile(), self.recipe or settings.recipe, recipe_changes).scaled(self.length)
         self._options()
         if self.val_fraction is not None:
             require_val_fraction(self.val_fraction)
+        require_num_labels(self.num_labels)
         if self.at_once is not None and self.at_once < 1:
             raise InfogazeError(f"at_once is {self.at_once}; it must be at least 1")
         work = jobs(self.out, names, seeds=self.seeds, train=self._train(), measure=self.measure, device=self.device)
@@ -157,6 +162,8 @@ class Sweep:
             arguments += ["--root", str(self.root)]
         if self.val_fraction is not None:
             arguments += ["--val-fraction", str(self.val_fraction)]
+        if self.num_labels is not None:
+            arguments += ["--num-labels", str(self.num_labels)]
         arguments += as_arguments(read_changes_of(self), "read.")
         preset_changes, recipe_changes = changes_of(self)
         return arguments + as_arguments(preset_changes) + as_arguments(recipe_changes, "recipe.")

@@ -69,6 +69,9 @@ class Train:
     val_fraction: Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")] = None
     """Share of the training split that is the validation split. Ten times a phase the accuracy on up to 1000 of its scenes is measured,
     and a phase ends with the weights that had the best; metrics.jsonl has the numbers. If not given, 0.1 for own pictures, else 0."""
+    num_labels: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
+    """How many training images keep their label, as many of each class as can be; all if not given. The others teach what is imagined,
+    where the method imagines, and nothing else."""
     seed: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
     """Fixes everything: weights, order, looks, augmentation; 0 if not given."""
     device: str = "auto"
@@ -100,6 +103,7 @@ class Train:
                 phases=self.phases,
                 start_from=self.start_from,
                 val_fraction=file.val_fraction if self.val_fraction is None else self.val_fraction,
+                num_labels=file.num_labels if self.num_labels is None else self.num_labels,
                 seed=(file.seed or 0) if self.seed is None else self.seed,
                 device=self.device,
                 save_every=self.save_every,

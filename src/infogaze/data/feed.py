@@ -1,7 +1,8 @@
 """The training feed: a split as uint8 on the device, or streamed to it batch by batch where it does not fit.
 
 The order of an epoch depends on the seed and the epoch alone, not on the device or the number of processes. Any of its
-batches can be the first, so a run that resumes sees what it would have seen.
+batches can be the first, so a run that resumes sees what it would have seen. Of a split with images that have no label, a phase is given
+those that have one, or all, or batches of which half have one.
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from typing import Literal
 
 import torch
 from jaxtyping import Int, Integer, UInt8
 from torch import Tensor
 
-from infogaze.data.sets import Split
+from infogaze.data.sets import NO_LABEL, Split
 from infogaze.errors import InfogazeError
 
+Scenes = Literal["labelled", "all", "half labelled"]
+"""Which scenes of a split a phase is given."""
 Examples = tuple[UInt8[Tensor, "B C H W"], Int[Tensor, " B"]]
 
 
@@ -33,9 +38,19 @@ class Feed:
             self.resident = split.images.nbytes <= allowed
         self._images = split.images.to(self.device) if self.resident else split.images
         self._labels = split.labels.to(self.device)
+        self._labelled = (split.labels != NO_LABEL).nonzero().flatten().cpu()
+        self._scenes: Scenes = "all"
+
+    def of(self, scenes: Scenes) -> Feed:
+        """The same images on the same device, of these scenes; where all have a label, they are the same for all."""
+        if len(self._labelled) == 0 and scenes != "all":
+            raise InfogazeError("no image of the training split has a label")
+        other = copy(self)
+        other._scenes = "all" if len(self._labelled) == len(self._labels) else scenes
+        return other
 
     def __len__(self) -> int:
-        return len(self._labels)
+        return len(self._labelled) if self._scenes == "labelled" else len(self._labels)
 
     def steps(self, batch_size: int) -> int:
         """Batches in an epoch."""
@@ -58,9 +73,22 @@ class Feed:
             raise InfogazeError(f"a batch of {batch_size} cannot be shared evenly by {world_size} processes")
         if not 0 <= start <= steps:
             raise InfogazeError(f"start is {start}; an epoch has {steps} batches")
-        order = epoch_order(len(self), epoch, seed)[start * batch_size : steps * batch_size]
+        order = self._order(epoch, steps * batch_size, seed)[start * batch_size :]
         mine = order.view(steps - start, world_size, batch_size // world_size)[:, rank]  # [steps, B / world_size]
         return self._gather(mine) if self.resident else self._stream(mine)
+
+    def _order(self, epoch: int, count: int, seed: int) -> Int[Tensor, " n"]:
+        """The images of an epoch of so many, batch after batch."""
+        if self._scenes == "labelled":
+            return self._labelled[epoch_order(len(self._labelled), epoch, seed)[:count]]
+        order = epoch_order(len(self._labels), epoch, seed)[:count]
+        if self._scenes == "half labelled":
+            # Every other one, as often over as it takes, so that every process has its half.
+            half = -(-count // 2)
+            passes = -(-half // len(self._labelled))
+            again = [epoch_order(len(self._labelled), passes * epoch + one, seed + 1) for one in range(passes)]
+            order[::2] = self._labelled[torch.cat(again)[:half]]
+        return order
 
     def take(self, indices: Integer[Tensor, " B"]) -> Examples:
         """These images and labels, on the device."""

@@ -26,7 +26,7 @@ class ReadOptions:
     test_share: float = 0.2
     """Share of each class that becomes the test split, where the source has no test split of its own."""
     seed: int = 0
-    """Of what is drawn while reading: which images become the test split, how the embedded digits are rendered."""
+    """Of what is drawn while reading: which images become the test split, how an embedded set is rendered."""
     merge_validation: bool = True
     """Whether a validation split joins the training split, as the paper's authors did; otherwise it stays unused."""
 

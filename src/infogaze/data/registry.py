@@ -9,6 +9,7 @@ from pathlib import Path
 
 from infogaze.data.arrays import read_arrays
 from infogaze.data.cache import Progress, fingerprint_of, open_or_build
+from infogaze.data.cluttered import cluttered
 from infogaze.data.digits import digits
 from infogaze.data.folder import read_folder
 from infogaze.data.official import cinic10_home, read_cinic10, read_tinyimagenet, tinyimagenet_home
@@ -63,8 +64,8 @@ def _cifar(kind: Cifar, folder: str, classes: int) -> Source:
     )
 
 
-def _digits(_: Path, options: ReadOptions) -> Reading:
-    made = digits(options.seed)
+def _embedded(make: Callable[[int], ImageSet], _: Path, options: ReadOptions) -> Reading:
+    made = make(options.seed)
     train, test = (
         pictures_in_array(split.images.numpy(), split.labels.numpy(), options) for split in (made.train, made.test)
     )
@@ -81,7 +82,16 @@ SETS: dict[str, Source] = {
         size="32x32x1",
         origin="embedded: scikit-learn's handwritten digits, drawn large; 10 classes",
         get="nothing to get, no root",
-        read=_digits,
+        read=partial(_embedded, digits),
+        files=None,
+        options=("seed",),
+    ),
+    "cluttered": Source(
+        images="19,152 + 2,400",
+        size="40x40x1",
+        origin="embedded: the same digits, small and anywhere among pieces of others; 10 classes",
+        get="nothing to get, no root",
+        read=partial(_embedded, cluttered),
         files=None,
         options=("seed",),
     ),

@@ -26,9 +26,10 @@ def recipe_digest(name: str, recipe: Recipe) -> str:
 
 
 def describe_recipe(about: About) -> str:
-    """What a run was trained by: the recipe's name, or custom where no recipe is like it, and the digest."""
+    """What a run was trained by: the recipe's name, or custom where no recipe is like it, and the digest; and with how many labels."""
     known = {recipe_digest(about.method, recipe): name for name, recipe in RECIPES.items() if about.method in METHODS}
-    return f"{known.get(about.recipe, 'custom')} {about.recipe}"
+    few = "" if about.num_labels is None else f", {about.num_labels:,} labels"
+    return f"{known.get(about.recipe, 'custom')} {about.recipe}{few}"
 
 
 def incomparable(here: About, there: About) -> str:
@@ -55,7 +56,7 @@ def not_one_curve(here: About, there: About) -> str:
         why = f"imagined {here.num_samples} scenes a look in one and {there.num_samples} in the other"
     elif here.flip_tta != there.flip_tta:
         why = "used horizontal-flip test-time augmentation in one and not in the other"
-    elif here.recipe != there.recipe:
+    elif (here.recipe, here.num_labels) != (there.recipe, there.num_labels):
         why = f"was trained by the recipe {describe_recipe(here)} in one and {describe_recipe(there)} in the other"
     elif here.val_fraction != there.val_fraction:
         why = f"had a validation split of {here.val_fraction:g} in one and {there.val_fraction:g} in the other"

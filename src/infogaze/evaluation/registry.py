@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from infogaze.evaluation import coherence, corrupted, exact_pass, judged, latents, many_looks, sample_counts, showcase
+from infogaze.evaluation import (
+    coherence,
+    corrupted,
+    exact_pass,
+    imagined,
+    judged,
+    latents,
+    many_looks,
+    sample_counts,
+    showcase,
+)
 from infogaze.evaluation.measurement import Measurement
 from infogaze.evaluation.store import Record
 from infogaze.methods.method import Method
 
-_ALL = (exact_pass, judged, showcase, latents, many_looks, sample_counts, coherence, corrupted)
+_ALL = (exact_pass, judged, showcase, imagined, latents, many_looks, sample_counts, coherence, corrupted)
 
 MEASUREMENTS: dict[str, Measurement] = {module.MEASUREMENT.name: module.MEASUREMENT for module in _ALL}
 """The exact pass first: others are made from it."""

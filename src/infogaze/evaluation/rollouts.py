@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
 from infogaze.data.sets import Split
@@ -28,6 +29,10 @@ class Rollouts:
     probabilities: Float[Tensor, "N T classes"]
     gains: Float[Tensor, "N T rows cols"]
     """The map that chose each look, in nats; zeros at the first, which is random."""
+    imagined: UInt8[Tensor, "N T C H W"] | None = None
+    """What was expected of the scene after each look, where that was asked for and the model imagines pixels."""
+    uncertainty: Float[Tensor, "N T rows cols"] | None = None
+    """The entropy of what each location then held, in nats."""
 
     @property
     def log_probabilities(self) -> Tensor:
@@ -52,11 +57,12 @@ def roll_out(
     seed: int | Int[Tensor, " N"] = 0,
     budget: int | None = None,
     batch_size: int = 200,
+    imagine: bool = False,
     on_progress: OnProgress = lambda scenes: None,
 ) -> Rollouts:
     """Look at every scene of the split. First looks and noise depend on the seed and the scene alone, not on policy or batch.
 
-    `seed` is one number for the split, or one a scene.
+    `seed` is one number for the split, or one a scene. With `imagine` what was expected of the scenes is kept too, as pictures.
     """
     parts = []
     for first in range(0, len(split), batch_size):
@@ -67,13 +73,17 @@ def roll_out(
         )
         policy = agent.policy
         looker = agent.with_policy(policy.for_scenes(images, labels)) if isinstance(policy, ScenePolicy) else agent
-        history = looker.run(sensor, budget, batch=len(labels), seed=seeds).history
+        episode = looker.run(sensor, budget, batch=len(labels), seed=seeds)
+        history = episode.history
+        drawn = [scene for scene in map(episode.imagined, range(len(history) if imagine else 0)) if scene is not None]
         parts.append(
             Rollouts(
                 labels=labels.cpu(),
                 locations=torch.stack([look.location for look in history], 1).cpu(),
                 probabilities=torch.stack([look.probabilities for look in history], 1).cpu(),
                 gains=torch.stack([look.gain for look in history], 1).cpu(),
+                imagined=torch.stack([scene.picture for scene in drawn], 1).cpu() if drawn else None,
+                uncertainty=torch.stack([scene.uncertainty for scene in drawn], 1).float().cpu() if drawn else None,
             )
         )
         on_progress(len(labels))
@@ -82,4 +92,11 @@ def roll_out(
         locations=torch.cat([part.locations for part in parts]),
         probabilities=torch.cat([part.probabilities for part in parts]),
         gains=torch.cat([part.gains for part in parts]),
+        imagined=_joined([part.imagined for part in parts]),
+        uncertainty=_joined([part.uncertainty for part in parts]),
     )
+
+
+def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
+    found = [part for part in parts if part is not None]
+    return torch.cat(found) if found else None

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from infogaze.data.sets import Split
 from infogaze.evaluation.measurement import Measurement, OnProgress, Subject
-from infogaze.evaluation.rollouts import roll_out
+from infogaze.evaluation.rollouts import Rollouts, roll_out
 from infogaze.evaluation.store import Record
 from infogaze.rng import scene_seeds
 
@@ -48,20 +48,26 @@ def picked(correct: Bool[Tensor, "N T"]) -> list[int]:
 def showcase(subject: Subject, on_progress: OnProgress) -> Showcase:
     """Look once more at the scenes to be shown, with the same outcome, and keep the maps."""
     split = subject.test
-    chosen = torch.tensor([*range(min(COMMON, len(split))), *picked(subject.records.correct)])
-    some = Split(split.images[chosen], split.labels[chosen])
-    seeds = scene_seeds(subject.seed, len(split))[chosen]
-    looked = roll_out(subject.agent, some, seed=seeds, batch_size=len(chosen))
+    chosen, looked = shown_again(subject)
     return Showcase(
         scenes=chosen,
         common=torch.tensor(min(COMMON, len(split))),
-        images=some.images.cpu(),
+        images=split.images[chosen].cpu(),
         labels=looked.labels,
         locations=looked.locations,
         gains=looked.gains,
         probabilities=looked.probabilities,
         class_means=class_means(split, len(subject.agent.classes)),
     )
+
+
+def shown_again(subject: Subject, *, imagine: bool = False) -> tuple[Int[Tensor, " s"], Rollouts]:
+    """The scenes to be shown, and another look at each of them, with the outcome that it had in the exact pass."""
+    split = subject.test
+    chosen = torch.tensor([*range(min(COMMON, len(split))), *picked(subject.records.correct)])
+    some = Split(split.images[chosen], split.labels[chosen])
+    seeds = scene_seeds(subject.seed, len(split))[chosen]
+    return chosen, roll_out(subject.agent, some, seed=seeds, batch_size=len(chosen), imagine=imagine)
 
 
 def class_means(split: Split, num_classes: int) -> Tensor:

@@ -86,6 +86,8 @@ class About:
     """Share of the training split that was the validation split."""
     fit: str
     """How images of another size were brought to the scenes', resize, crop or pad; empty where none were."""
+    num_labels: int | None = None
+    """How many training images had a label; None where all had."""
 
 
 _COMPACT = {torch.float32: torch.float16, torch.int64: torch.int32}

@@ -68,6 +68,7 @@ class Classification:
         if path is not None:
             require_drawable(Path(path))
         history = self.episode.history
+        scenes = [scene for scene in map(self.episode.imagined, range(len(history))) if scene is not None]
         figure = rollout_figure(
             self.scene,
             locations=torch.cat([look.location for look in history]),
@@ -75,6 +76,8 @@ class Classification:
             probabilities=torch.cat([look.probabilities for look in history]),
             grid=self.grid,
             classes=self.classes,
+            imagined=torch.cat([scene.picture for scene in scenes]) if scenes else None,
+            uncertainty=torch.cat([scene.uncertainty for scene in scenes]) if scenes else None,
         )
         if path is not None:
             make_folder(Path(path).parent)

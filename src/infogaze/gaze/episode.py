@@ -18,7 +18,8 @@ from infogaze.gaze.stopping import StopRule
 from infogaze.grid import Location, require_inside, tensor_of
 from infogaze.nn.belief import Belief
 from infogaze.nn.gain import entropy
-from infogaze.nn.model import GlimpseClassifier
+from infogaze.nn.imagination import ImaginedScene
+from infogaze.nn.model import GlimpseClassifier, Model
 from infogaze.nn.pixels import normalise_pixels
 from infogaze.nn.typicality import Typicality
 from infogaze.rng import SceneNoise
@@ -36,6 +37,8 @@ class Look:
     """Their entropy in nats."""
     gain: Float[Tensor, "B rows cols"]
     """The map that chose the location, in nats; zeros where none did."""
+    belief: Belief
+    """What is held of the scenes after the look."""
 
 
 class Episode:
@@ -107,6 +110,14 @@ class Episode:
     def belief(self) -> Belief:
         """What is held of the scenes now."""
         return self._belief
+
+    @torch.no_grad()
+    def imagined(self, look: int = -1) -> ImaginedScene | None:
+        """What was expected of the whole scenes after a look, of `history`; None for a model that imagines no pixels."""
+        if not isinstance(self._model, Model):
+            return None
+        with self._autocast:
+            return self._model.imagination.draw(self.history[look].belief, self._model.grid)
 
     @property
     def probabilities(self) -> Float[Tensor, "B classes"]:
@@ -199,6 +210,7 @@ class Episode:
                 probabilities=self._probabilities,
                 entropy=entropy(self._probabilities),
                 gain=self._grid_map(chosen_by),
+                belief=self._belief,
             )
         )
         if self._stop is not None and not self.done:

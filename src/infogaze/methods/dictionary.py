@@ -22,7 +22,7 @@ from infogaze.methods.three_phases import CLASSIFY, ChosenLooks, correction_loss
 from infogaze.nn.belief import Belief
 from infogaze.nn.config import ModelConfig
 from infogaze.nn.dictionary import Dictionary
-from infogaze.nn.gain import mutual_information
+from infogaze.nn.gain import coherent_information
 from infogaze.nn.k_means import k_means
 from infogaze.nn.model import Model, build_model
 from infogaze.nn.precision import precise
@@ -97,12 +97,12 @@ def finetune_noise(model: Model, objective: Objective) -> Mapping[str, NoiseSpec
 
 
 def choose_by_dictionary(model: Model, batch: Batch, objective: Objective) -> tuple[ChosenLooks, Held]:
-    """Looks where the mutual information of label and look is largest; and what the head is asked for."""
+    """Looks where label and look, as imagined, tell most of each other; and what the head is asked for."""
     # Weights change from step to step: what follows from them is computed once for all looks of this one.
     table = model.entry_table()
     looks = looks_by(
         lambda belief, look: model.imagined_gain(
-            belief, objective.num_entries, noise=batch.noise["imagined"], criterion=mutual_information, table=table
+            belief, objective.num_entries, noise=batch.noise["imagined"], criterion=coherent_information, table=table
         ),
         model,
         batch,
@@ -191,6 +191,7 @@ IMAGINE = Phase(
     rate=1,
     prepare=prepare_dictionary,
     conclude=conclude_dictionary,
+    scenes="all",
 )
 
 FINETUNE = Phase(
@@ -202,28 +203,36 @@ FINETUNE = Phase(
     budget=lambda recipe: recipe.phase3,
     rate=2,
     conclude=conclude_dictionary,
+    scenes="half labelled",
 )
 
 
 def build_dictionary_model(config: ModelConfig) -> Model:
     """F, R and C of these sizes, with a dictionary."""
     if not config.dictionary_entries:
-        raise InfogazeError("dictionary_entries is 0; the method dictionary needs some")
+        raise InfogazeError("dictionary_entries is 0; imagination by dictionary needs some")
     return build_model(config)
 
 
 def policy(num_samples: int) -> GainPolicy:
-    """The location with the largest mutual information of label and look, over the likeliest entries."""
-    return GainPolicy(num_samples, criterion="mutual-information")
+    """The location where label and look, as imagined in so many entries, tell most of each other."""
+    return GainPolicy(num_samples, criterion="coherent-information")
 
 
-METHODS = {
-    "dictionary": Method(
-        summary="imagination by dictionary, nothing learned from the outcomes of looks",
+def _method(summary: str, **overrides: object) -> Method:
+    return Method(
+        summary=summary,
         phases=(CLASSIFY, IMAGINE, FINETUNE),
         build=build_dictionary_model,
         policy=policy,
-        overrides={"gain_correction": False},
+        overrides=overrides,
         imagination="dictionary",
     )
+
+
+METHODS = {
+    "infogaze": _method(
+        "ours: imagination by dictionary, gains corrected by the outcomes of looks", gain_correction=True
+    ),
+    "dictionary": _method("ours, nothing learned from the outcomes of looks", gain_correction=False),
 }

@@ -11,12 +11,13 @@ from infogaze.nn.config import ModelConfig
 from infogaze.nn.model import GlimpseClassifier, seeded
 
 _MODULES = {
-    "infogaze": "three_phases",
+    "infogaze": "dictionary",
+    "dictionary": "dictionary",
     "paper": "three_phases",
     "gaussian": "three_phases",
-    "infogaze-gaussian": "three_phases",
+    "paper-corrected": "three_phases",
+    "gaussian-corrected": "three_phases",
     "attention": "three_phases",
-    "dictionary": "dictionary",
     "random": "random_looks",
     "ram": "ram",
     "ram-plus": "ram_plus",

@@ -48,8 +48,7 @@ class ModelConfig:
     residual_belief: bool = False
     """Whether R adds to the belief, as a residual block does, instead of replacing it; the paper's does not."""
     gain_correction: bool = False
-    """Whether gains are corrected by the outcomes of looks in phase 3; the paper's are not."""
-
+    """Whether gains are corrected by the outcomes of looks in phase 3; the paper's are not. A method says so."""
     dictionary_entries: int = 0
     """Entries of the dictionary that contents are imagined from; with 0 they are imagined by a Partial VAE."""
 

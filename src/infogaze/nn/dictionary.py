@@ -1,8 +1,11 @@
 """Our imagination: a dictionary of glimpse contents, and a head that reads from the belief which of them each location holds.
 
 A gain depends on the marginal of each location alone, and imagined contents must look like real ones, which R and C know. So the content of
-a location is one of K entries, means of what glimpses of training scenes hold, and the head gives p(entry | h, location). The expectation
-over the M likeliest entries is exact: nothing is sampled, and the same belief gives the same gain every time. It is learned without labels.
+a location is one of K entries, means of what glimpses of training scenes hold, and the head gives p(entry | h, location). It is learned
+without labels. Nothing is sampled: the same belief gives the same gain every time.
+
+A gain takes M of the K: the entries are in M groups, and each group stands as its likeliest entry, as likely as all of the group together.
+So no probability is left out, as the K - M least likely would be, which together hold much of the information. With M = K it is exact.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from torch.nn import functional
 from infogaze.grid import GlimpseGrid
 from infogaze.nn.belief import Belief
 from infogaze.nn.gain import entropy
-from infogaze.nn.imagination import Imagination, Imagined
+from infogaze.nn.imagination import Imagination, Imagined, ImaginedScene
 from infogaze.nn.k_means import nearest
 from infogaze.nn.precision import precise
 
@@ -56,10 +59,16 @@ class Dictionary(Imagination):
         self, hidden: Float[Tensor, "*batch h"], locations: Num[Tensor, "*places 2"]
     ) -> Float[Tensor, "*batch L K"]:
         """log p(entry | h, location) at L locations; these are the same for all beliefs [L, 2], or each belief's own [*batch, L, 2]."""
+        return functional.log_softmax(precise(self.logits(hidden, locations)), -1)
+
+    def logits(
+        self, hidden: Float[Tensor, "*batch h"], locations: Num[Tensor, "*places 2"]
+    ) -> Float[Tensor, "*batch L K"]:
+        """The same but for a number added to all entries of a location."""
         where = self.locate(self._waves(locations))  # [..., L, w]
         scale, shift = self.steer(where).chunk(2, -1)
         mixed = self.mix(self.read(hidden)[..., None, :] * (1.0 + scale) + shift)
-        return functional.log_softmax(precise(self.keys(mixed) + self.usual(where)), -1)
+        return self.keys(mixed) + self.usual(where)
 
     def imagine(
         self,
@@ -69,10 +78,23 @@ class Dictionary(Imagination):
         noise: Float[Tensor, "B ..."],
         locations: Num[Tensor, "L 2"] | None = None,
     ) -> Imagined:
-        """The likeliest entries of each location, their probabilities made to add up to one."""
+        """The likeliest entry of each of `num_samples` groups, or a few less where K has no so many of equal size, with the group's
+        probability."""
         where = self.grid.locations(belief.hidden.device) if locations is None else locations
-        likely, index = self.log_probabilities(belief.hidden, where).topk(min(num_samples, len(self.entries)), -1)
-        return Imagined(likely.softmax(-1), self.entries, index)
+        weights, index = self.grouped(belief.hidden, where, groups=num_samples)
+        return Imagined(weights, self.entries, index)
+
+    def grouped(
+        self, hidden: Float[Tensor, "*batch h"], locations: Num[Tensor, "L 2"], *, groups: int
+    ) -> tuple[Float[Tensor, "*batch L M"], Int[Tensor, "*batch L M"]]:
+        """The probability of each group of entries at L locations, and its likeliest entry."""
+        count = len(self.entries)
+        size = -(-count // min(groups, count))
+        groups = -(-count // size)
+        logits = functional.pad(self.logits(hidden, locations), (0, groups * size - count), value=-torch.inf)
+        members = logits.unflatten(-1, (groups, size))
+        first = torch.arange(groups, device=members.device) * size
+        return precise(members).logsumexp(-1).softmax(-1), members.argmax(-1) + first
 
     def uncertainty(self, belief: Belief, locations: Num[Tensor, "L 2"] | None = None) -> Float[Tensor, "B L"]:
         """The entropy of what each location holds, in nats."""
@@ -93,6 +115,16 @@ class Dictionary(Imagination):
         return canvas / covered.clamp(min=1.0)
 
     @torch.no_grad()
+    def draw(self, belief: Belief, grid: GlimpseGrid | None = None) -> ImaginedScene:
+        """The expected scene as pixels, and how uncertain each location of the grid is."""
+        grid = self.grid if grid is None else grid
+        uncertainty = self.uncertainty(belief, grid.locations(belief.hidden.device))
+        return ImaginedScene(
+            picture=((self.picture(belief) + 1.0) * 127.5).round().clamp(0, 255).to(torch.uint8),
+            uncertainty=uncertainty.unflatten(1, (grid.rows, grid.cols)),
+        )
+
+    @torch.no_grad()
     def nearest(self, content: Float[Tensor, "*batch f"]) -> Int[Tensor, "*batch"]:
         """The entry that each content is nearest to."""
         return nearest(content, self.entries)
@@ -104,5 +136,6 @@ class Dictionary(Imagination):
         return torch.cat([at, phases.sin(), phases.cos()], -1)
 
     def compile_parts(self) -> None:
-        """The head."""
+        """The head, with the distribution that training takes and with the groups that a gain takes."""
+        self.grouped = torch.compile(self.grouped, dynamic=False)  # type: ignore[method-assign]
         self.log_probabilities = torch.compile(self.log_probabilities, dynamic=False)  # type: ignore[method-assign]

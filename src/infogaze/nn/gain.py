@@ -73,6 +73,20 @@ def mutual_information(
     return entropy((weights[..., None] * after).sum(2)) - (weights * entropy(after)).sum(2)
 
 
+def coherent_information(
+    lookahead: Float[Tensor, "B L M classes"],
+    weights: Float[Tensor, "B L M"],
+    current: Float[Tensor, "B classes"],
+    *,
+    features: Float[Tensor, "B L M f"] | None = None,
+) -> Float[Tensor, "B L"]:
+    """The same, once each p(y | f~, h) is multiplied by p(y | h) over their mean, so that imagined looks are coherent, nearly."""
+    expected = (weights[..., None] * lookahead.exp()).sum(2)  # [B, L, classes]
+    smallest = torch.finfo(expected.dtype).tiny
+    tilt = current[:, None] - expected.clamp(min=smallest).log()
+    return mutual_information((lookahead + tilt[:, :, None]).log_softmax(-1), weights, current)
+
+
 def incoherence(
     lookahead: Float[Tensor, "B L M classes"],
     weights: Float[Tensor, "B L M"],
@@ -114,9 +128,10 @@ def feature_variance(
 CRITERIA: dict[str, Criterion] = {
     "information-gain": expected_information_gain,
     "mutual-information": mutual_information,
+    "coherent-information": coherent_information,
     "incoherence": incoherence,
     "predictive-uncertainty": predictive_uncertainty,
     "feature-variance": feature_variance,
 }
-EXPECTED_GAINS = (expected_information_gain, mutual_information)
+EXPECTED_GAINS = (expected_information_gain, mutual_information, coherent_information)
 """The criteria that say how much is expected to be learned of the label, in nats."""

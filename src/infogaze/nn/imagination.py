@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 
-from jaxtyping import Float, Int, Num
+from jaxtyping import Float, Int, Num, UInt8
 from torch import Tensor, nn
 
 from infogaze.grid import GlimpseGrid
@@ -35,6 +35,20 @@ class Imagined:
         return self.content if self.index is None else self.content[self.index]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ImaginedScene:
+    """What is expected of scenes, to be looked at."""
+
+    picture: UInt8[Tensor, "B C H W"]
+    """The expected pixels."""
+    uncertainty: Float[Tensor, "B rows cols"]
+    """The entropy of what each location holds, in nats."""
+
+    def __getitem__(self, scenes: slice) -> ImaginedScene:
+        """Some of the scenes."""
+        return ImaginedScene(picture=self.picture[scenes], uncertainty=self.uncertainty[scenes])
+
+
 class Imagination(nn.Module):
     """From a belief to what each location may hold."""
 
@@ -54,7 +68,12 @@ class Imagination(nn.Module):
         noise: Float[Tensor, "B ..."],
         locations: Num[Tensor, "L 2"] | None = None,
     ) -> Imagined:
-        """`num_samples` contents of each location, of the grid if none are given: so many samples, or so many of the likeliest."""
+        """`num_samples` contents of each location, of the grid if none are given: so many samples, or so many entries."""
+
+    def draw(self, belief: Belief, grid: GlimpseGrid | None = None) -> ImaginedScene | None:
+        """What is expected of the scenes, with the uncertainty on this grid, its own if none is given; None where what is imagined has no
+        pixels."""
+        return None
 
     def compile_parts(self) -> None:
         """Compile what gains from it; an imagination of the user's own need not."""

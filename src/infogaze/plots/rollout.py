@@ -1,4 +1,4 @@
-"""The figure of one rollout (as the paper's figure 4): the scene, the gain maps, the glimpses so far, the class probabilities."""
+"""The figure of one rollout (as the paper's figure 4): the scene, gain maps, glimpses so far, what is imagined, class probabilities."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from infogaze.grid import GlimpseGrid
 from infogaze.plots.scenes import fitted, framed, outline, picture, pixels, seen, shown_looks
-from infogaze.plots.style import EDGE, GAIN_COLOURS, INK, OURS, QUIET, house_style
+from infogaze.plots.style import EDGE, GAIN_COLOURS, INK, OURS, QUIET, UNCERTAINTY_COLOURS, house_style
 
 _BARS = 5  # class probabilities shown
 _NAME = 67.0  # points in which a class's name is written, beside the bars and below them
@@ -36,11 +36,14 @@ def rollout_figure(
     grid: GlimpseGrid,
     classes: Sequence[str],
     label: int | None = None,
+    imagined: UInt8[Tensor, "T C H W"] | None = None,
+    uncertainty: Float[Tensor, "T rows cols"] | None = None,
 ) -> Figure:
     """One column a look, or of many looks some. The complete scene at the left is for the reader; the model never sees it whole.
 
     Each gain map has its own scale, up to its largest value among the locations not yet looked at, which is written below it. Those
-    looked at before are crossed out: of the others, the brightest is chosen.
+    looked at before are crossed out: of the others, the brightest is chosen. Where the scene as it was imagined after each look is given,
+    it is drawn around what was seen, and below it how uncertain each location was, on one scale for all looks.
     """
     columns = shown_looks(len(locations))
     scene = pixels(image)
@@ -48,12 +51,17 @@ def rollout_figure(
     names = {index: fitted(classes[index], _NAME, 8) for index in {*shown, *probabilities.argmax(-1).tolist()}}
     with house_style():
         layout = ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.03, wspace=0.03, hspace=0.03)
-        figure = Figure(figsize=(1.05 * (len(columns) + 1) + 1.6, 4.2), layout=layout)
-        axes = figure.subplots(3, len(columns) + 1, height_ratios=[1, 1, 0.95])
+        more = 0 if imagined is None or uncertainty is None else 2
+        figure = Figure(figsize=(1.05 * (len(columns) + 1) + 1.6, 4.2 + 1.17 * more), layout=layout)
+        axes = figure.subplots(3 + more, len(columns) + 1, height_ratios=[*[1] * (2 + more), 0.95])
         picture(axes[0, 0], scene)
         axes[0, 0].set_title("scene" if label is None else f"scene: {names[label]}", fontsize=9, x=0, ha="left")
         _row_title(axes[1, 0], "glimpses\nso far")
-        _row_title(axes[2, 0], "label\nprobability")
+        _row_title(axes[-1, 0], "label\nprobability")
+        if imagined is not None and uncertainty is not None:
+            _imagined_rows(
+                figure, axes[2:4], imagined, uncertainty=uncertainty, scene=scene, locations=locations, grid=grid
+            )
         mapped = [look for look in columns if bool((gains[look] != 0).any())]
         for column, look in enumerate(columns, 1):
             where = locations[look]
@@ -70,7 +78,7 @@ def rollout_figure(
                            transform=upper.transAxes, color=QUIET, fontsize=8)  # fmt: skip
             picture(lower, seen(scene, locations[: look + 1], grid))
             outline(lower, where, grid, colour=OURS)
-            _bars(axes[2, column], probabilities[look], shown=shown, names=names, label=label, with_names=column == 1)
+            _bars(axes[-1, column], probabilities[look], shown=shown, names=names, label=label, with_names=column == 1)
         if mapped:
             _gain_scale(figure, list(axes[0, 1:]))
         return figure
@@ -110,6 +118,40 @@ def _gain_map(
     axes.set_facecolor("#f1f3f5")
     axes.text(0.5, -0.05, f"max {most:.2g} nats", ha="center", va="top", fontsize=7, transform=axes.transAxes)
     framed(axes)
+
+
+def _imagined_rows(
+    figure: Figure,
+    axes: np.ndarray,
+    imagined: UInt8[Tensor, "T C H W"],
+    *,
+    uncertainty: Float[Tensor, "T rows cols"],
+    scene: np.ndarray,
+    locations: Num[Tensor, "T 2"],
+    grid: GlimpseGrid,
+) -> None:
+    """What was expected of the scene after each look, around what was seen; and how uncertain that was."""
+    _row_title(axes[0, 0], "imagined\naround them")
+    _row_title(axes[1, 0], "uncertainty")
+    down, across = (_edges(starts, grid) for starts in grid.axes())
+    least, most = float(uncertainty.min()), float(uncertainty.max())
+    scale = Normalize(least, max(most, least + _LEAST))
+    for column, look in enumerate(shown_looks(len(locations)), 1):
+        upper, lower = axes[:, column]
+        picture(upper, seen(scene, locations[: look + 1], grid, elsewhere=pixels(imagined[look])))
+        lower.pcolormesh(
+            across, down, uncertainty[look].cpu().numpy(), cmap=UNCERTAINTY_COLOURS, norm=scale, rasterized=True
+        )
+        lower.set(xlim=(-0.5, grid.width - 0.5), ylim=(grid.height - 0.5, -0.5), aspect="equal")
+        lower.set_facecolor("#f1f3f5")
+        mean = float(uncertainty[look].mean())
+        lower.text(0.5, -0.05, f"mean {mean:.2g} nats", ha="center", va="top", fontsize=7, transform=lower.transAxes)
+        framed(lower)
+    bar = figure.colorbar(
+        ScalarMappable(scale, UNCERTAINTY_COLOURS), ax=list(axes[1, 1:]), fraction=0.02, pad=0.01, aspect=12
+    )
+    bar.set_label("entropy, nats", fontsize=7)
+    bar.ax.tick_params(labelsize=7)
 
 
 def _edges(starts: Int[Tensor, " n"], grid: GlimpseGrid) -> list[float]:

@@ -41,9 +41,11 @@ def pixels(image: UInt8[Tensor, "C H W"]) -> np.ndarray:
     return values
 
 
-def seen(scene: np.ndarray, locations: Num[Tensor, "t 2"], grid: GlimpseGrid) -> np.ndarray:
-    """The scene with all that these looks did not show in one grey."""
-    shown = np.full_like(scene, _UNSEEN)
+def seen(
+    scene: np.ndarray, locations: Num[Tensor, "t 2"], grid: GlimpseGrid, *, elsewhere: np.ndarray | float = _UNSEEN
+) -> np.ndarray:
+    """The scene with all that these looks did not show in one grey, or as another picture has it."""
+    shown = np.broadcast_to(elsewhere, scene.shape).copy()
     for where in locations.tolist():
         row, col = (round(value) for value in where)
         window = (slice(row, row + grid.glimpse_size), slice(col, col + grid.glimpse_size))

@@ -21,6 +21,7 @@ EDGE = "#c5ccd3"
 OURS = "#c2410c"
 OTHER = "#3b6ea5"
 GAIN_COLOURS = "magma"
+UNCERTAINTY_COLOURS = "Greys"
 SHARE_COLOURS = "Blues"
 
 _LARGE = 140_000  # bytes
@@ -46,7 +47,8 @@ LINE_STYLES: dict[str, LineStyle] = {
     "dictionary": LineStyle(colour="#3311ff", marker=">"),
     "paper": LineStyle(colour="#601800", marker="p"),
     "gaussian": LineStyle(colour="#9c48fc", marker="d"),
-    "infogaze-gaussian": LineStyle(colour="#d99a00", marker="D"),
+    "paper-corrected": LineStyle(colour="#a84830", marker="*"),
+    "gaussian-corrected": LineStyle(colour="#d99a00", marker="D"),
     "attention": LineStyle(colour="#b5578f", marker="P"),
     "discriminative": LineStyle(colour="#009e73", marker="^"),
     "ram-plus": LineStyle(colour="#0b62a3", marker="v"),

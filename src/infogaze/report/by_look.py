@@ -95,10 +95,10 @@ def by_flows(chapter: Chapter) -> Drawn:
     """Normalizing flows against a Gaussian posterior."""
     return _ablation(
         chapter,
-        (("paper", "gaussian"), ("infogaze", "infogaze-gaussian")),
+        (("paper", "gaussian"), ("paper-corrected", "gaussian-corrected")),
         title="flows against a Gaussian posterior",
-        note="`infogaze-gaussian` is `infogaze`, and `gaussian` is `paper`, without flow layers: q(z | h) is then a Gaussian with a "
-        "diagonal covariance.",
+        note="`gaussian-corrected` is `paper-corrected`, and `gaussian` is `paper`, without flow layers: q(z | h) is then a Gaussian "
+        "with a diagonal covariance.",
     )
 
 

@@ -19,7 +19,7 @@ from infogaze.report.summary import Summary, summary
 T = TypeVar("T")
 OURS = "infogaze"
 """What a reader is told to train where nothing is."""
-_STAND_AS_OURS = (OURS, "dictionary", "paper", "attention", "infogaze-gaussian", "gaussian")
+_STAND_AS_OURS = (OURS, "dictionary", "paper-corrected", "paper", "attention", "gaussian-corrected", "gaussian")
 """Methods that look where they expect to learn most: the first of them among the runs stands as ours."""
 BASELINES = ("discriminative", "ram-plus", "ram", "random")
 _FLIP_TTA = "flip TTA"

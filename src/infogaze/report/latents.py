@@ -20,7 +20,7 @@ from infogaze.report.drawing import Cell, Drawing, Drawn, Rows
 from infogaze.report.gather import Chapter, Group, Run
 from infogaze.report.missing import measured_differently, not_measured, not_trained
 
-_PAIRS = (("gaussian", "paper"), ("infogaze-gaussian", "infogaze"))
+_PAIRS = (("gaussian", "paper"), ("gaussian-corrected", "paper-corrected"))
 """A method without flows, and the same with them."""
 _KINDS = ("without flows", "with flows")
 

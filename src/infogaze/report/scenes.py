@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from torch import Tensor
 
+from infogaze.evaluation.imagined import ImaginedScenes
 from infogaze.evaluation.showcase import Showcase
 from infogaze.plots.rollout import rollout_figure
 from infogaze.plots.scenes import outline, picture, pixels, seen, short, shown_looks
@@ -23,6 +24,10 @@ _RULE = (
     f"Picked by rule, not by hand: in the run of the lowest seed, the first {_SUCCESSES} test scenes that are correct after the last look "
     f"but not after the first, then the first {_FAILURES} that are wrong after the last."
 )
+_IMAGINED = (
+    " The scene imagined is what is expected of each location, with what was seen in its place; the uncertainty is the entropy of what a "
+    "location may hold."
+)
 
 
 def rollouts(chapter: Chapter) -> Drawn:
@@ -31,16 +36,22 @@ def rollouts(chapter: Chapter) -> Drawn:
     if group is None:
         ours = [group.method for group in chapter.lookers if group.is_ours]
         return not_measured(Showcase, ours[0]) if ours else not_trained(OURS)
-    about, showcase = group.runs[0].about, group.runs[0].read(Showcase)
+    run = group.runs[0]
+    about, showcase = run.about, run.read(Showcase)
+    imagined = run.read(ImaginedScenes) if run.has(ImaginedScenes) else None
     correct = showcase.probabilities[:, -1].argmax(-1) == showcase.labels
     first, *others = chosen(correct, int(showcase.common))
     note = (
-        f"{_RULE} Seed {about.seed}, P = {about.num_samples}. The complete scene is for the reader; the model never sees it whole. "
-        "Each gain map has its own scale; its maximum, among the locations not yet looked at, is written below it."
+        f"{_RULE} Seed {about.seed}, {about.num_samples} contents imagined of each location. The complete scene is for the reader; the "
+        "model never sees it whole. Each gain map has its own scale; its maximum, among the locations not yet looked at, is written below "
+        f"it.{'' if imagined is None else _IMAGINED}"
     )
     return (
-        _rollout(chapter, group.name, showcase, index=first, note=note),
-        *(_rollout(chapter, group.name, showcase, index=index, note="") for index in others),
+        _rollout(chapter, group.name, showcase=showcase, imagined=imagined, index=first, note=note),
+        *(
+            _rollout(chapter, group.name, showcase=showcase, imagined=imagined, index=index, note="")
+            for index in others
+        ),
     )
 
 
@@ -52,7 +63,9 @@ def chosen(correct: Bool[Tensor, " s"], common: int) -> list[int]:
     return [*successes[:_SUCCESSES], *failures[:_FAILURES]]
 
 
-def _rollout(chapter: Chapter, method: str, showcase: Showcase, *, index: int, note: str) -> Drawing:
+def _rollout(
+    chapter: Chapter, method: str, *, showcase: Showcase, imagined: ImaginedScenes | None, index: int, note: str
+) -> Drawing:
     label, probabilities = int(showcase.labels[index]), showcase.probabilities[index]
     name = chapter.classes[label]
     course = _course(probabilities, label, chapter.classes)
@@ -65,6 +78,8 @@ def _rollout(chapter: Chapter, method: str, showcase: Showcase, *, index: int, n
             grid=chapter.grid,
             classes=chapter.classes,
             label=label,
+            imagined=None if imagined is None else imagined.pictures[index],
+            uncertainty=None if imagined is None else imagined.uncertainty[index],
         ),
         sentence=f"Test scene {int(showcase.scenes[index])}, {quoted(name)}: {method} {course}.",
         alt_text=f"a rollout on a scene of {name}: gain maps, glimpses so far and class probabilities look by look",

@@ -135,11 +135,21 @@ def _wait(device: torch.device) -> None:
 
 
 def flops_per_image(row: str, method: str, settings: Preset, *, split: Split) -> float:
-    """Operations of convolutions and matrix products, counted while a small batch runs on the CPU."""
-    scenes, work = _WORK[row](method, settings, split, device=torch.device("cpu"), batch_size=2)
+    """Operations of convolutions and matrix products that one more image takes, counted while small batches run on the CPU.
+
+    What is done once for a batch of any size, such as what R makes of a dictionary's entries, is none of them.
+    """
+    (few, fewer), (many, more) = (_flops(row, method, settings, split=split, batch_size=size) for size in (2, 4))
+    return (more - fewer) / (many - few) if many > few else fewer / few
+
+
+def _flops(row: str, method: str, settings: Preset, *, split: Split, batch_size: int) -> tuple[int, int]:
+    """Scenes, and operations for all of them together, once what is kept from one time to the next is there."""
+    scenes, work = _WORK[row](method, settings, split, device=torch.device("cpu"), batch_size=batch_size)
+    work()
     with FlopCounterMode(display=False) as counter:
         work()
-    return float(counter.get_total_flops()) / scenes
+    return scenes, counter.get_total_flops()
 
 
 Work = tuple[int, Callable[[], object]]
@@ -184,7 +194,7 @@ def _agent(method: str, settings: Preset, device: torch.device) -> Agent:
     agent = Agent(
         model,
         names,
-        policy=METHODS[method].policy(settings.num_samples),
+        policy=METHODS[method].policy(settings.num_contents(METHODS[method].imagination)),
         num_looks=settings.num_looks,
         flip_tta=settings.flip_tta,
     )

@@ -156,12 +156,15 @@ def _require_fit(folder: Path, agent: Agent, images: ImageSet) -> None:
 
 def _about(run: _Run, subject: Subject) -> About:
     config, agent, method, test = run.config, subject.agent, subject.method, run.images.test
+    assert agent.origin is not None
+    # Its name of today: a run from before may have written another into its configuration.
+    name = agent.origin.method
     device = agent.model.device
     digest = hashlib.sha256(np.ascontiguousarray(test.images.numpy()).data)
     digest.update(np.ascontiguousarray(test.labels.numpy()).data)
     data, root = config.data.name, config.data.root
     return About(
-        method=config.method,
+        method=name,
         preset=config.preset.name,
         seed=config.seed,
         # A set of one's own is known by its file's or folder's name.
@@ -170,7 +173,7 @@ def _about(run: _Run, subject: Subject) -> About:
         scenes=len(test),
         classes=agent.classes,
         num_looks=min(agent.num_looks, agent.model.grid.num_locations),
-        num_samples=config.preset.num_samples if method.imagines else 0,
+        num_samples=agent.origin.num_samples if method.imagines else 0,
         grid=agent.model.grid,
         deployable=method.sees != "scene",
         whole=method.sees == "everything",
@@ -179,7 +182,8 @@ def _about(run: _Run, subject: Subject) -> About:
         versions={name: value for name, value in versions().items() if name in {"infogaze", "python", "torch"}},
         weights=weights_digest(run.folder),
         flip_tta=agent.flip_tta,
-        recipe=recipe_digest(config.method, config.recipe),
+        recipe=recipe_digest(name, config.recipe),
         val_fraction=config.val_fraction,
+        num_labels=config.num_labels,
         fit="" if config.data.options.size is None else config.data.options.fit,
     )

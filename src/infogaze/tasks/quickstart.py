@@ -24,6 +24,7 @@ from infogaze.progress import Display, display
 from infogaze.report.page import Picture, Section, page
 from infogaze.report.quickstart_figure import accuracy_figure
 from infogaze.report.words import difference, looks_phrase, reported_looks
+from infogaze.rng import scene_seeds
 from infogaze.runs import DataChoice, RunConfig, RunFolder
 from infogaze.tasks.train import run
 from infogaze.training.recipe import Recipe
@@ -54,7 +55,7 @@ def quickstart(out: Path, *, seed: int, recipe: Recipe) -> tuple[Estimate, Estim
     print("look            " + "".join(f"{look:>8}" for look in range(len(ours.value))))
     for name, curve in (("by gain, %", ours), ("at random, %", other)):
         print(f"{name:<16}" + "".join(f"{100 * value:8.1f}" for value in curve.value.tolist()))
-    write_whole(out / "index.html", _page(agent, images.test, by_gain, at_random=at_random).encode())
+    write_whole(out / "index.html", _page(agent, images.test, by_gain, at_random=at_random, seed=seed).encode())
     return ours, other
 
 
@@ -83,15 +84,22 @@ def compared(by_gain: Bool[Tensor, "N T"], at_random: Bool[Tensor, "N T"]) -> st
     return f"{' '.join(sentences)} The classifier and the first looks are the same."
 
 
-def _page(agent: Agent, split: Split, by_gain: Rollouts, *, at_random: Rollouts) -> str:
+def _page(agent: Agent, split: Split, by_gain: Rollouts, *, at_random: Rollouts, seed: int) -> str:
     ours, other = accuracy(by_gain.correct), accuracy(at_random.correct)
     table = (
         ("look t", *(str(look) for look in range(len(ours.value)))),
         ("by gain, %", *_cells(ours)),
         ("at random, %", *_cells(other)),
     )
-    curve = Picture(inline(png(accuracy_figure(ours, other, 1 / len(agent.classes)))), "accuracy by look, two policies")
     scenes = chosen_scenes(by_gain.correct, _ROLLOUTS, _FAILURES)
+    shown = roll_out(
+        agent,
+        Split(split.images[scenes], split.labels[scenes]),
+        seed=scene_seeds(seed, len(split))[scenes],
+        batch_size=50,
+        imagine=True,
+    )
+    curve = Picture(inline(png(accuracy_figure(ours, other, 1 / len(agent.classes)))), "accuracy by look, two policies")
     wrong = sum(not bool(by_gain.correct[index, -1]) for index in scenes)
     return page(
         "A first run: digits that are never seen whole",
@@ -107,9 +115,11 @@ def _page(agent: Agent, split: Split, by_gain: Rollouts, *, at_random: Rollouts)
             Section(
                 title="Twelve rollouts" if len(scenes) == 12 else f"{len(scenes)} rollouts",
                 sentence=f"The first {len(scenes) - wrong} test scenes that are correct after the last look, then the first {wrong} that "
-                "are wrong. The upper maps are the expected information gain that chose each look; the complete scene is there for you "
-                "alone.",
-                pictures=tuple(_rollout(agent, split, by_gain, index=index) for index in scenes),
+                "are wrong. The upper maps are the expected information gain that chose each look. What was not looked at is imagined, "
+                "and below it stands how uncertain that is. The complete scene is there for you alone.",
+                pictures=tuple(
+                    _rollout(agent, split.images[scene], shown, index=index) for index, scene in enumerate(scenes)
+                ),
             ),
         ),
         closing=f"Test scenes: {ours.n} drawings that training never saw. Intervals: Wilson for accuracies, normal for paired differences.",
@@ -123,16 +133,18 @@ def _cells(curve: Estimate) -> tuple[str, ...]:
     )
 
 
-def _rollout(agent: Agent, split: Split, rollouts: Rollouts, *, index: int) -> Picture:
+def _rollout(agent: Agent, image: Tensor, rollouts: Rollouts, *, index: int) -> Picture:
     label = int(rollouts.labels[index])
     figure = rollout_figure(
-        split.images[index],
+        image,
         locations=rollouts.locations[index],
         gains=rollouts.gains[index],
         probabilities=rollouts.probabilities[index],
         grid=agent.model.grid,
         classes=agent.classes,
         label=label,
+        imagined=None if rollouts.imagined is None else rollouts.imagined[index],
+        uncertainty=None if rollouts.uncertainty is None else rollouts.uncertainty[index],
     )
     predicted = agent.classes[int(rollouts.predictions[index, -1])]
     return Picture(

@@ -14,7 +14,7 @@ import torch
 from infogaze.data.augmentation import Augmentation
 from infogaze.data.options import AS_IT_IS, ReadOptions
 from infogaze.data.registry import OWN_DATA, load_set
-from infogaze.data.sets import ImageSet, Split
+from infogaze.data.sets import ImageSet, Split, keep_labels
 from infogaze.devices import device_named
 from infogaze.errors import InfogazeError
 from infogaze.evaluation.estimates import Estimate, accuracy
@@ -68,6 +68,7 @@ def train(
     phases: Sequence[int] | None = None,
     start_from: str | os.PathLike[str] | None = None,
     val_fraction: float | None = None,
+    num_labels: int | None = None,
     seed: int = 0,
     device: str = "auto",
     save_every: float = 120.0,
@@ -91,6 +92,7 @@ def train(
         with first_process_first():
             images = load_set(source, None if root is None else str(root), read, download=download)
             settings = fitted(settings, images, changes or {})
+            require_own(method, (changes or {}).get("model", {}))
             config = RunConfig(
                 method=method,
                 preset=replace(settings, model=METHODS[method].sizes(settings.model)),
@@ -100,9 +102,13 @@ def train(
                 phases=tuple(range(1, len(METHODS[method].phases) + 1)) if phases is None else tuple(phases),
                 start_from=None if start_from is None else str(start_from),
                 val_fraction=val_fraction,
+                num_labels=num_labels,
             )
             model = begin(config).to(own_device)
-            validation_size(len(images.train), val_fraction)  # refused before the folder belongs to this configuration
+            # Refused before the folder belongs to this configuration.
+            left = len(images.train) - validation_size(len(images.train), val_fraction)
+            if num_labels is not None and num_labels > left:
+                raise InfogazeError(f"num_labels is {num_labels}; there are {left} images to train on")
             folder = RunFolder(Path(out), config)
         if world_size() > 1 and own_device.type == "cuda":
             model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
@@ -130,6 +136,8 @@ def run(
 ) -> Agent:
     """Train the model by its configuration in a folder that no other process trains in, and save it there: the one way that all take."""
     training, validation = split_validation(images.train, config)
+    if config.num_labels is not None:
+        training = keep_labels(training, config.num_labels, seed=stream_seed(config.seed, "labels"))
     listeners = [TrainingBars(screen).on_step, *watchers]
 
     def on_step(progress: Progress) -> None:
@@ -149,7 +157,8 @@ def run(
         try:
             run_phases(model, plan_of(config, model), split=training, folder=folder, callbacks=callbacks)
             settings = config.preset
-            origin = Origin(method=config.method, config=settings.model, num_samples=settings.num_samples)
+            contents = settings.num_contents(METHODS[config.method].imagination)
+            origin = Origin(method=config.method, config=settings.model, num_samples=contents)
             agent = make_agent(
                 model,
                 images.classes,
@@ -201,6 +210,14 @@ def fitted(settings: Preset, images: ImageSet, changes: Mapping[str, Any]) -> Pr
     _, channels, height, width = images.train.images.shape
     of_data = {"height": height, "width": width, "channels": channels, "num_classes": len(images.classes)}
     return override(settings, {**changes, "model": {**changes.get("model", {}), **of_data}})
+
+
+def require_own(method: str, sizes: Mapping[str, Any]) -> None:
+    """Refuse a size that the method sets itself: it would be changed without a word."""
+    fixed = METHODS[method].overrides
+    for name, value in sizes.items():
+        if name in fixed and fixed[name] != value:
+            raise InfogazeError(f"model.{name} is {value}; the method {method} sets it to {fixed[name]}")
 
 
 def begin(config: RunConfig) -> GlimpseClassifier:

@@ -51,7 +51,11 @@ def validator(scenes: Split, config: RunConfig) -> Callable[[GlimpseClassifier, 
     method = METHODS[config.method]
 
     def validate(model: GlimpseClassifier, phase: Phase) -> tuple[float, ...]:
-        policy = method.policy(config.preset.num_samples) if phase.validates_by_policy else RandomPolicy()
+        policy = (
+            method.policy(config.preset.num_contents(method.imagination))
+            if phase.validates_by_policy
+            else RandomPolicy()
+        )
         names = [str(label) for label in range(config.preset.model.num_classes)]
         agent = Agent(model, names, policy=policy, num_looks=config.preset.num_looks)
         if method.sees == "everything":

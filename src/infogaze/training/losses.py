@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from infogaze.data.sets import NO_LABEL
 from infogaze.nn.posterior import prior_log_prob
 from infogaze.nn.precision import precise
 
@@ -14,14 +15,17 @@ from infogaze.nn.precision import precise
 def classification_loss(
     log_probabilities: Float[Tensor, "T B classes"], labels: Int[Tensor, " B"]
 ) -> Float[Tensor, ""]:
-    """Equation 1: cross-entropy, the mean over looks and scenes, in nats."""
+    """Equation 1: cross-entropy, the mean over looks and over the scenes that have a label, in nats."""
     classes = log_probabilities.shape[-1]
-    return functional.cross_entropy(log_probabilities.reshape(-1, classes), labels.repeat(len(log_probabilities)))
+    return functional.cross_entropy(
+        log_probabilities.reshape(-1, classes), labels.repeat(len(log_probabilities)), ignore_index=NO_LABEL
+    )
 
 
 def log_likelihood(log_probabilities: Float[Tensor, "T B classes"], labels: Int[Tensor, " B"]) -> Float[Tensor, "T B"]:
-    """log p(y) of the true labels, in nats."""
-    return precise(log_probabilities).gather(2, labels[None, :, None].expand(len(log_probabilities), -1, 1)).squeeze(2)
+    """log p(y) of the true labels, in nats; of the first label where a scene has none, which means nothing."""
+    known = labels.clamp(min=0)[None, :, None].expand(len(log_probabilities), -1, 1)
+    return precise(log_probabilities).gather(2, known).squeeze(2)
 
 
 def partial_vae_loss(

@@ -53,10 +53,10 @@ class PhaseRun:
         phase = plan.phases[number]
         budget = phase.budget(plan.recipe)
         self._number, self._phase, self._plan = number, phase, plan
-        self._feed, self._folder, self._callbacks = feed, folder, callbacks
-        self._batch_size = min(budget.batch_size, len(feed))
+        self._feed, self._folder, self._callbacks = feed.of(phase.scenes), folder, callbacks
+        self._batch_size = min(budget.batch_size, len(self._feed))
         self._rate = plan.learning_rates[phase.rate] if budget.learning_rate is None else budget.learning_rate
-        self.steps = budget.num_steps(len(feed))
+        self.steps = budget.num_steps(len(self._feed))
         self._reading, self._validated, self._warned = Reading(), False, False
         self._val_accuracy: tuple[float, ...] = ()
         if midway is None and phase.prepare is not None:

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from infogaze.data.feed import Scenes
 from infogaze.training.recipe import PhaseRecipe, Recipe
 
 Noise = Mapping[str, Tensor]
@@ -57,6 +58,7 @@ class Batch:
     images: Float[Tensor, "B C H W"]
     """Pixels in [-1, 1]."""
     labels: Int[Tensor, " B"]
+    """-1 where a scene has none."""
     noise: Noise
     """The random numbers that the phase declared."""
     progress: Float[Tensor, ""] = field(default_factory=lambda: torch.zeros(()))
@@ -78,7 +80,7 @@ class Objective:
     num_samples: int = 1
     """Imagined scenes behind each choice of a look in phase 3."""
     num_entries: int = 16
-    """Likeliest entries of a dictionary behind each choice of a look in phase 3."""
+    """Entries of a dictionary behind each choice of a look in phase 3."""
     kl_warmup: float = 0.0
     """Share of phase 2 over which the weight of the KL term rises to 1."""
 
@@ -122,6 +124,8 @@ class Phase:
     """What happens to the model before the first step, given training images in batches, not augmented: one pass over them."""
     conclude: Callable[[Any, Iterator[Batch], Objective], None] | None = None
     """What happens to it after the last step, given the same."""
+    scenes: Scenes = "labelled"
+    """Which training scenes teach it something, where some have no label."""
     sees_whole: bool = False
     """Whether scenes are seen whole, once, instead of look by look."""
 

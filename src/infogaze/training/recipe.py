@@ -85,7 +85,7 @@ class Recipe:
     num_samples: int = 1
     """Imagined scenes behind each choice of a look in phase 3: with one, as in the paper, looks explore most."""
     num_entries: int = 16
-    """Likeliest entries of a dictionary behind each choice of a look in phase 3."""
+    """Entries of a dictionary behind each choice of a look in phase 3."""
     kl_warmup: float = 0.0
     """KL warm-up: the share of phase 2 over which the weight of the KL term rises to 1."""
     ema_decay: float = 0.0

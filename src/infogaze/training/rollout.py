@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int, Num
 from torch import Tensor
 
+from infogaze.data.sets import NO_LABEL
 from infogaze.grid import GlimpseGrid, extract
 from infogaze.nn.belief import Belief
 from infogaze.nn.model import GlimpseClassifier
@@ -103,8 +104,9 @@ def classify_with_dropout(
 
 
 def accuracy(log_probabilities: Float[Tensor, "T B classes"], labels: Int[Tensor, " B"]) -> Float[Tensor, " T"]:
-    """The share of correct predictions after each look."""
-    return (log_probabilities.argmax(-1) == labels).float().mean(1).detach()
+    """The share of correct predictions after each look, of the scenes that have a label; none is where none has."""
+    right = (log_probabilities.argmax(-1) == labels).float().sum(1)
+    return (right / (labels != NO_LABEL).sum().clamp(min=1)).detach()
 
 
 def visits(locations: Num[Tensor, "T B 2"], grid: GlimpseGrid) -> Float[Tensor, "T L"]:

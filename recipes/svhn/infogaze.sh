@@ -1,4 +1,0 @@
-#!/bin/sh
-# The row `infogaze` of SVHN in RESULTS.md: recipes/svhn/infogaze.sh SVHN28.npz SWEEP (rows with the same SWEEP share phase 1)
-[ $# -eq 2 ] || { echo "usage: $0 SVHN28.npz SWEEP" >&2; exit 2; }
-exec infogaze sweep svhn --data arrays --root "$1" --read.size 32 32 --length 0.4 --methods infogaze --seeds 3 --measure records --out "$2"
