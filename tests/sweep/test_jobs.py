@@ -67,7 +67,7 @@ def options_of(command: object) -> dict[str, Any]:
 
 
 def test_phase_1_is_trained_once_a_seed_and_all_that_share_it_begin_there(tmp_path: Path) -> None:
-    work = jobs(tmp_path, list(METHODS), seeds=2, train=["digits"], measure=("records",), device="cpu")
+    work = jobs(tmp_path, list(METHODS), seeds=2, train=lambda method: ["digits"], measure=("records",), device="cpu")
     firsts = [job for job in work if job.stage == "phase-1"]
     assert [job.name for job in firsts] == ["phase-1/seed-0", "phase-1/seed-1"]
     assert all(job.needs == () for job in firsts)
@@ -164,7 +164,7 @@ def test_a_run_with_other_weights_than_were_measured_is_measured_again(
         for weights in agent.model.parameters():
             weights.neg_()
     save(agent, run)
-    work = jobs(tmp_path / "out", ["random"], seeds=1, train=[], measure=["records"], device="cpu")
+    work = jobs(tmp_path / "out", ["random"], seeds=1, train=lambda method: [], measure=["records"], device="cpu")
     (job,) = [job for job in work if job.stage == "methods"]
     assert not job.done()
     main(["evaluate", str(run), "--measure", "records", "--device", "cpu"])
@@ -304,7 +304,10 @@ def test_wrong_calls_are_one_line_that_names_what_is_allowed(
         (["--val-fraction", "1.5"], ("val_fraction is 1.5", "below 1")),
         (["--num-labels", "0"], ("num_labels is 0", "at least 1")),
         (["--model.stride", "0"], ("stride is 0",)),
-        (["--methods", "random,gaussian", "--model.flow-layers", "2"], ("flow_layers is 2", "gaussian sets it to 0")),
+        (
+            ["--methods", "gaussian,gaussian-corrected", "--model.flow-layers", "2"],
+            ("flow_layers is 2", "gaussian sets it to 0"),
+        ),
         (["--recipe.phase1.batch-size", "0"], ("batch_size is 0",)),
     ):
         line = refused(capsys, *given(tiny, tmp_path / "out", *more))
@@ -334,6 +337,26 @@ def test_stages_are_printed_one_job_a_line_and_nothing_is_done(
     assert not (tmp_path / "my out").exists()
     assert printed(capsys, given(tiny, tmp_path, "--methods", "cnn"), "phase-1") == []
     assert printed(capsys, given(tiny, tmp_path, "--methods", "random"), "judgement") == []
+
+
+def test_a_size_that_a_method_sets_itself_is_for_the_others(tmp_path: Path) -> None:
+    given = [
+        "--model.dictionary-entries",
+        "9",
+        "--model.stride",
+        "2",
+        "--methods",
+        "paper,infogaze",
+        "--out",
+        str(tmp_path),
+    ]
+    sweep = parse(["sweep", "digits", *given])
+    assert isinstance(sweep, Sweep)
+    sizes = {
+        name: changes_of(parse(["train", *sweep._train(name), "--out", "x"]))[0]["model"]
+        for name in ("paper", "infogaze")
+    }
+    assert sizes == {"paper": {"stride": 2}, "infogaze": {"dictionary_entries": 9, "stride": 2}}
 
 
 def test_every_setting_of_a_sweep_reaches_its_trainings(tmp_path: Path) -> None:

@@ -91,8 +91,10 @@ class Sweep:
         # Refused here, before the folder is claimed.
         settings = resolved_preset(RunFile(), self.preset)
         preset_changes, recipe_changes = changes_of(self)
-        for name in names:
-            require_own(name, preset_changes.get("model", {}))
+        # What one of the methods sets itself is for the others; what all of them set would change nothing.
+        for size, value in preset_changes.get("model", {}).items():
+            if all(METHODS[name].overrides.get(size, value) != value for name in names):
+                require_own(names[0], {size: value})
         resolved_recipe(RunFile(), self.recipe or settings.recipe, recipe_changes).scaled(self.length)
         self._options()
         if self.val_fraction is not None:
@@ -100,7 +102,7 @@ class Sweep:
         require_num_labels(self.num_labels)
         if self.at_once is not None and self.at_once < 1:
             raise InfogazeError(f"at_once is {self.at_once}; it must be at least 1")
-        work = jobs(self.out, names, seeds=self.seeds, train=self._train(), measure=self.measure, device=self.device)
+        work = jobs(self.out, names, seeds=self.seeds, train=self._train, measure=self.measure, device=self.device)
         if self.print_stage is not None:
             for job in work:
                 if job.stage == self.print_stage:
@@ -149,8 +151,8 @@ class Sweep:
             raise InfogazeError(f"{self.out} holds a sweep with other settings: {' '.join(map(str, found))}")
         write_json(path, wanted)
 
-    def _train(self) -> list[str]:
-        """What all commands for training have in common."""
+    def _train(self, method: str | None = None) -> list[str]:
+        """What all commands for training have in common; for one method, without the sizes that it sets itself."""
         arguments = [self.preset, "--device", self.device]
         if self.recipe is not None:
             arguments += ["--recipe", self.recipe]
@@ -166,6 +168,10 @@ class Sweep:
             arguments += ["--num-labels", str(self.num_labels)]
         arguments += as_arguments(read_changes_of(self), "read.")
         preset_changes, recipe_changes = changes_of(self)
+        fixed = {} if method is None else METHODS[method].overrides
+        sizes = {name: value for name, value in preset_changes.pop("model", {}).items() if name not in fixed}
+        if sizes:
+            preset_changes["model"] = sizes
         return arguments + as_arguments(preset_changes) + as_arguments(recipe_changes, "recipe.")
 
     def _options(self) -> ReadOptions:

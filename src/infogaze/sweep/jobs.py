@@ -34,16 +34,22 @@ class Job:
 
 
 def jobs(
-    out: Path, methods: Sequence[str], *, seeds: int, train: Sequence[str], measure: Sequence[str], device: str
+    out: Path,
+    methods: Sequence[str],
+    *,
+    seeds: int,
+    train: Callable[[str], Sequence[str]],
+    measure: Sequence[str],
+    device: str,
 ) -> list[Job]:
-    """All of a sweep. `train` is what the commands for training have in common, `measure` what is measured of each run."""
+    """All of a sweep. `train` gives what the commands for training a method have in common, `measure` is what is measured of each run."""
     evaluate = ("--measure", *measure, "--device", device)
     made, shares = [], [name for name in methods if shares_phase_1(name)]
     for seed in range(seeds):
         first = out / "phase-1" / f"for-seed-{seed}"
         common = ("--seed", str(seed), "--out")
         if shares:
-            command = ("train", *train, "--method", PLAIN_METHOD, "--phases", "1", *common, str(first))
+            command = ("train", *train(PLAIN_METHOD), "--method", PLAIN_METHOD, "--phases", "1", *common, str(first))
             made.append(
                 Job(
                     name=f"phase-1/seed-{seed}",
@@ -63,7 +69,7 @@ def jobs(
                 Job(
                     name=f"{name}/seed-{seed}",
                     stage="methods",
-                    commands=(("train", *train, *options), ("evaluate", str(run), *evaluate)),
+                    commands=(("train", *train(name), *options), ("evaluate", str(run), *evaluate)),
                     needs=(f"phase-1/seed-{seed}",) if name in shares else (),
                     done=_measured(run, entries),
                 )
