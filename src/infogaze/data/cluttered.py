@@ -6,12 +6,12 @@ looks at random seldom meet the digit, and what was seen says little about where
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from infogaze.data.digits import DIGITS, handwritten, parted
 from infogaze.data.sets import ImageSet, Split
 
 _CANVAS = 40
@@ -20,26 +20,21 @@ _PIECE = 6
 """Side of a distractor."""
 _PIECES = 10
 """Distractors in a scene."""
-_TEST_DIGITS = 600
 _TEST_COPIES = 4
 _NOISE = 8.0  # standard deviation, of 255
 
 
 def cluttered(seed: int = 0, copies: int = 16) -> ImageSet:
     """Train and test digits, and the distractors with them, are of different drawings: 1197, each in `copies` scenes, and 600, in four."""
-    from sklearn.datasets import load_digits  # takes longer than all else that a command begins with
-
-    drawings = load_digits()
-    small = torch.from_numpy(drawings.images.astype(np.float32) / 16.0)[:, None]  # [1797, 1, 8, 8], 16 is black
-    images = functional.interpolate(small, size=(_SIDE, _SIDE), mode="bicubic", align_corners=False)[:, 0].clamp(0, 1)
-    labels = torch.from_numpy(drawings.target).long()
+    small, labels = handwritten()
+    images = functional.interpolate(small[:, None], size=(_SIDE, _SIDE), mode="bicubic", align_corners=False)
+    images = images[:, 0].clamp(0, 1)
     generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(labels), generator=generator)
-    test, train = order[:_TEST_DIGITS], order[_TEST_DIGITS:]
+    train, test = parted(len(labels), generator)
     return ImageSet(
         train=_render(images[train], labels[train], copies=copies, generator=generator),
         test=_render(images[test], labels[test], copies=_TEST_COPIES, generator=generator),
-        classes=tuple(str(digit) for digit in range(10)),
+        classes=DIGITS,
     )
 
 

@@ -13,24 +13,36 @@ from infogaze.data.sets import ImageSet, Split
 _CANVAS = 32
 _SIDE = 28
 _TEST_DIGITS = 600
+DIGITS = tuple(str(digit) for digit in range(10))
+"""The names of the classes."""
 _NOISE = 12.0  # standard deviation, of 255
 
 
 def digits(seed: int = 0, copies: int = 8) -> ImageSet:
     """Train and test digits are different drawings: 1197, each rendered `copies` times anew, and 600, each once."""
-    from sklearn.datasets import load_digits  # takes longer than all else that a command begins with
-
-    drawings = load_digits()
-    images = torch.from_numpy(drawings.images.astype(np.float32) / 16.0)  # [1797, 8, 8], 16 is black
-    labels = torch.from_numpy(drawings.target).long()
+    images, labels = handwritten()
     generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(labels), generator=generator)
-    test, train = order[:_TEST_DIGITS], order[_TEST_DIGITS:].repeat(copies)
+    train, test = parted(len(labels), generator)
+    train = train.repeat(copies)
     return ImageSet(
         train=_render(images[train], labels[train], generator),
         test=_render(images[test], labels[test], generator),
-        classes=tuple(str(digit) for digit in range(10)),
+        classes=DIGITS,
     )
+
+
+def handwritten() -> tuple[Float[Tensor, "N 8 8"], Int[Tensor, " N"]]:
+    """The 1797 drawings of scikit-learn, ink from 0 to 1, and their labels."""
+    from sklearn.datasets import load_digits  # takes longer than all else that a command begins with
+
+    drawings = load_digits()
+    return torch.from_numpy(drawings.images.astype(np.float32) / 16.0), torch.from_numpy(drawings.target).long()
+
+
+def parted(count: int, generator: torch.Generator) -> tuple[Int[Tensor, " n"], Int[Tensor, " m"]]:
+    """Which drawings are for training, and which 600 for testing."""
+    order = torch.randperm(count, generator=generator)
+    return order[_TEST_DIGITS:], order[:_TEST_DIGITS]
 
 
 def _render(drawings: Float[Tensor, "N 8 8"], labels: Int[Tensor, " N"], generator: torch.Generator) -> Split:

@@ -72,28 +72,32 @@ def _embedded(make: Callable[[int], ImageSet], _: Path, options: ReadOptions) ->
     return Reading(train=train, test=test, classes=made.classes)
 
 
+def _drawn(make: Callable[[int], ImageSet], *, images: str, size: str, origin: str) -> Source:
+    """A set that is drawn anew by a seed, of drawings that come with a package."""
+    return Source(
+        images=images,
+        size=size,
+        origin=f"embedded: {origin}; 10 classes",
+        get="nothing to get, no root",
+        read=partial(_embedded, make),
+        files=None,
+        options=("seed",),
+    )
+
+
 def _below(root: Path) -> list[Path]:
     return [path for path in root.rglob("*") if path.is_file()]
 
 
 SETS: dict[str, Source] = {
-    "digits": Source(
-        images="9,576 + 600",
-        size="32x32x1",
-        origin="embedded: scikit-learn's handwritten digits, drawn large; 10 classes",
-        get="nothing to get, no root",
-        read=partial(_embedded, digits),
-        files=None,
-        options=("seed",),
+    "digits": _drawn(
+        digits, images="9,576 + 600", size="32x32x1", origin="scikit-learn's handwritten digits, drawn large"
     ),
-    "cluttered": Source(
+    "cluttered": _drawn(
+        cluttered,
         images="19,152 + 2,400",
         size="40x40x1",
-        origin="embedded: the same digits, small and anywhere among pieces of others; 10 classes",
-        get="nothing to get, no root",
-        read=partial(_embedded, cluttered),
-        files=None,
-        options=("seed",),
+        origin="the same digits, small and anywhere among pieces of others",
     ),
     "svhn": Source(
         images="73,257 + 26,032",

@@ -63,7 +63,7 @@ class About:
     num_looks: int
     """T, the budget."""
     num_samples: int
-    """P behind each gain map; 0 where the method imagines nothing."""
+    """Contents of each location behind each gain map, P samples or M entries; 0 where the method imagines nothing."""
     grid: GlimpseGrid
     """The locations of a scene."""
     deployable: bool

@@ -45,7 +45,7 @@ class Origin:
     config: ModelConfig
     """Its sizes."""
     num_samples: int
-    """P, the samples of z behind a gain map, unless its policy is given another number."""
+    """The contents of each location behind a gain map, P samples or M entries, unless its policy is given another number."""
 
 
 class Agent:

@@ -51,7 +51,7 @@ class GainPolicy:
     """The paper's: the location with the largest expected information gain (algorithm 1), or the largest of another criterion."""
 
     num_samples: int = 20
-    """P: how many contents of each location are imagined."""
+    """How many contents of each location are imagined: P samples, or M entries of a dictionary."""
     criterion: str = "information-gain"
     """What is expected of a look."""
 

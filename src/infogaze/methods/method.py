@@ -32,7 +32,7 @@ class Method:
     build: Callable[[ModelConfig], GlimpseClassifier]
     """Its networks, of a preset's sizes."""
     policy: Callable[[int], Policy]
-    """How it chooses looks, given P."""
+    """How it chooses looks, given how many contents of each location it may imagine."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """What it changes in a preset's sizes: an ablation is another method with one thing changed."""
     sees: Literal["looks", "scene", "everything"] = "looks"

@@ -1,4 +1,4 @@
-"""What a look is worth: expected information gain (equation 7), mutual information, and the criteria the paper names beside them.
+"""What a look is worth: expected information gain (equation 7), mutual information, plain and coherent, and what the paper names beside.
 
 Pure functions with one signature, so that one may stand for another: the class distributions after M imagined looks at each of L
 locations, how likely each of the M is, the class distribution now, and the imagined features.
@@ -80,7 +80,10 @@ def coherent_information(
     *,
     features: Float[Tensor, "B L M f"] | None = None,
 ) -> Float[Tensor, "B L"]:
-    """The same, once each p(y | f~, h) is multiplied by p(y | h) over their mean, so that imagined looks are coherent, nearly."""
+    """The mutual information of label and imagined look, once imagined looks are made coherent, nearly, in nats.
+
+    Each p(y | f~, h) is multiplied by p(y | h) over the mean of them all, and normalised.
+    """
     expected = (weights[..., None] * lookahead.exp()).sum(2)  # [B, L, classes]
     smallest = torch.finfo(expected.dtype).tiny
     tilt = current[:, None] - expected.clamp(min=smallest).log()

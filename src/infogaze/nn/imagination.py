@@ -44,10 +44,6 @@ class ImaginedScene:
     uncertainty: Float[Tensor, "B rows cols"]
     """The entropy of what each location holds, in nats."""
 
-    def __getitem__(self, scenes: slice) -> ImaginedScene:
-        """Some of the scenes."""
-        return ImaginedScene(picture=self.picture[scenes], uncertainty=self.uncertainty[scenes])
-
 
 class Imagination(nn.Module):
     """From a belief to what each location may hold."""
