@@ -1,19 +1,22 @@
 """python recipes/corrupt.py NAME DATA KIND SEVERITY...: the accuracy by look of a model on corrupted scenes, at severities of one's own.
 
 NAME is a bundled model or a model's folder, DATA a set as `--data arrays` reads it, of which the first 1,000 test images are taken, brought
-to the size of the model's scenes. KIND is shift, scale, blur, noise or occlusion, made as `infogaze evaluate --measure corruptions` makes
-them, from the same random numbers.
+to the size of the model's scenes. KIND is shift, scale, blur, noise, occlusion, exposure or displacement, made as `infogaze evaluate
+--measure corruptions` makes them, from the same random numbers.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 from script import called
+from torch import Tensor
 
 import infogaze
 from infogaze.data.options import ReadOptions
 from infogaze.data.registry import load_set
 from infogaze.data.sets import Split
-from infogaze.evaluation.corruptions import CORRUPTIONS
+from infogaze.evaluation.corruptions import CORRUPTIONS, Corruption
 from infogaze.evaluation.rollouts import roll_out
 
 _SCENES = 1000
@@ -30,10 +33,16 @@ def main(name: str, data: str, kind: str, first: str, *more: str) -> None:
     seeds = infogaze.scene_seeds(0, len(test))[:_SCENES]
     images, labels = test.images[:_SCENES], test.labels[:_SCENES]
     for severity in (first, *more):
-        corrupted = Split(CORRUPTIONS[kind].apply(images, float(severity), seeds), labels)
-        correct = roll_out(agent, corrupted, seed=seeds, batch_size=_BATCH_SIZE).correct
+        corruption, much = CORRUPTIONS[kind], float(severity)
+        corrupted = Split(corruption.apply(images, much, seeds), labels)
+        sensor_of = partial(_sensor, corruption, much)
+        correct = roll_out(agent, corrupted, seed=seeds, batch_size=_BATCH_SIZE, sensor_of=sensor_of).correct
         looks = " ".join(f"{100 * share:.1f}" for share in correct.double().mean(0).tolist())
         print(f"{name}, {kind} {severity}, {len(correct)} scenes: {looks}", flush=True)
+
+
+def _sensor(corruption: Corruption, severity: float, images: Tensor, size: int, seeds: Tensor) -> infogaze.ImageSensor:
+    return corruption.sensor(images, size, seeds, severity)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What the bundled models say is what they said before: 256 scenes, all looks, kept in `reference/bundled.npz`.
+"""What the bundled models say is what they said when they were put into the package: 256 scenes, all looks, in `reference/bundled.npz`.
 
-The file was written by the first version of the package. Locations may differ where two were all but equally good then, because processors
-round differently; what follows such a look is not compared.
+Locations may differ where two were all but equally good then, because processors round differently; what follows such a look is not
+compared.
 """
 
 from __future__ import annotations

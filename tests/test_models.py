@@ -18,12 +18,12 @@ from infogaze import METHODS, Agent, ImageSensor, Model, ModelConfig, ModelFolde
 from infogaze.errors import InfogazeError
 from infogaze.files import write_whole
 from infogaze.methods.registry import build_for
-from infogaze.models import FORMAT, bundled, make_agent
+from infogaze.models import FORMAT, bundled, make_agent, weights_digest
 from infogaze.nn.dictionary import Dictionary
 from infogaze.nn.pixels import normalise_pixels
 from infogaze.nn.typicality import fit_typicality
 from infogaze.pictures import Fit
-from tests.support.tiny import CONFIG, PRESET_SIZES, WITH_CORRECTION, scenes, tiny_agent
+from tests.support.tiny import CONFIG, PRESET_SIZES, TOKENS, WITH_CORRECTION, scenes, tiny_agent
 
 
 @pytest.fixture
@@ -32,11 +32,22 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
-def test_a_saved_agent_comes_back_the_same(folder: Path) -> None:
-    agent, again = tiny_agent(), infogaze.load(folder)
-    for name in ("classes", "num_looks", "origin", "flip_tta", "fit", "typicality"):
+@pytest.mark.parametrize("config", [CONFIG, TOKENS], ids=["vector", "tokens"])
+def test_a_saved_agent_comes_back_the_same(config: ModelConfig, tmp_path: Path) -> None:
+    infogaze.save(tiny_agent(config), tmp_path)
+    agent, again = tiny_agent(config), infogaze.load(tmp_path)
+    for name in ("classes", "num_looks", "origin", "flip_tta", "fit", "temperatures", "typicality"):
         assert getattr(again, name) == getattr(agent, name), name
     assert_alike(agent, again)
+
+
+def test_a_folder_that_says_nothing_of_tokens_has_none(folder: Path) -> None:
+    sizes = described(folder)["model"]
+    assert (sizes.pop("token_layers"), sizes.pop("token_heads")) == (0, CONFIG.token_heads)
+    rewrite(folder, model=sizes)
+    again = infogaze.load(folder)
+    assert again.origin == tiny_agent().origin
+    assert_alike(tiny_agent(), again)
 
 
 def assert_alike(agent: Agent, again: Agent) -> None:
@@ -113,7 +124,7 @@ def as_format_1(folder: Path) -> dict[str, Any]:
     save_file(without_imagination(tensors), path)
     found = described(folder)
     old = {OLD_FIELDS.get(name, name): value for name, value in found.items()}
-    del old["ood_threshold"], old["typicality"]
+    del old["ood_threshold"], old["typicality"], old["temperatures"]
     old["model"] = {OLD_SIZES.get(name, name): value for name, value in found["model"].items()}
     old |= {"format": 1, "weights": {path.name: digest_of(path)}}
     (folder / "model.json").write_text(json.dumps(old))
@@ -461,6 +472,27 @@ def test_a_tampered_file_of_typical_glimpses_is_refused(
     tamper(tmp_path / "model" / "typicality.safetensors")
     with pytest.raises(ModelFolderError, match=rf"typicality\.safetensors: .*{said}"):
         infogaze.load(tmp_path / "model")
+
+
+def test_temperatures_are_saved_and_make_it_another_model(folder: Path) -> None:
+    before = weights_digest(folder)
+    agent = tiny_agent()
+    agent.temperatures = (1.25, 0.8)
+    infogaze.save(agent, folder)
+    again = infogaze.load(folder)
+    assert again.temperatures == (1.25, 0.8)
+    assert_alike(agent, again)
+    assert weights_digest(folder) != before
+    rewrite(folder, temperatures=None)
+    assert infogaze.load(folder).temperatures is None
+    assert weights_digest(folder) == before
+
+
+@pytest.mark.parametrize("wrong", [[], [0.0], [1.0, -2.0], "1.0", [True]])
+def test_a_description_with_no_such_temperatures_is_refused(wrong: Any, folder: Path) -> None:
+    rewrite(folder, temperatures=wrong)
+    with pytest.raises(ModelFolderError, match=r"model\.json: .*temperatures"):
+        infogaze.load(folder)
 
 
 @pytest.mark.parametrize("alone", [{"typicality": None}, {"ood_threshold": None}])

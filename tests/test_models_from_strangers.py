@@ -12,13 +12,19 @@ import torch
 import infogaze
 from infogaze import ModelFolderError
 from infogaze.methods.registry import build_for
-from tests.support.tiny import tiny_agent
+from tests.support.tiny import TOKENS, tiny_agent
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     infogaze.save(tiny_agent(), tmp_path / "model")
     return tmp_path / "model"
+
+
+@pytest.fixture
+def of_tokens(tmp_path: Path) -> Path:
+    infogaze.save(tiny_agent(TOKENS), tmp_path / "tokens")
+    return tmp_path / "tokens"
 
 
 def told(folder: Path, change: dict[str, Any]) -> str:
@@ -72,13 +78,36 @@ def test_weights_behind_a_link_are_not_followed(folder: Path) -> None:
 def test_sizes_out_of_range_are_refused_before_a_network_is_made(
     folder: Path, change: dict[str, Any], value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-
-    def on_no_memory(*given: Any) -> Any:
-        assert torch.empty(0).is_meta, "a network was made before its sizes were held to its weights"
-        return build_for(*given)
-
     monkeypatch.setattr("infogaze.models.build_for", on_no_memory)
     assert value in told(folder, change)
+
+
+@pytest.mark.parametrize(
+    ("change", "value"),
+    [
+        ({"model.token_layers": 10**9}, "1000000000"),
+        ({"model.token_layers": 64, "model.belief_size": 65_536}, "one side only"),
+        ({"model.token_layers": 1}, "one side only"),
+        ({"model.token_layers": 0, "model.glimpse_widths": [4]}, "one side only"),
+        ({"model.token_heads": 3}, "multiple of token_heads, 3"),
+        ({"model.token_heads": 0}, "token_heads is 0"),
+        ({"model.token_heads": 2.0}, "model.token_heads is 2.0"),
+        ({"model.attention_hops": 2}, "attention_hops is 2 and token_layers is 2"),
+        ({"model.residual_belief": True}, "residual_belief is True and token_layers is 2"),
+        ({"model.belief_size": 65_536}, "shape"),
+        ({"model.glimpse_widths": [65_536] * 3}, "one side only"),
+    ],
+)
+def test_tokens_that_the_weights_do_not_hold_are_refused_before_a_network_is_made(
+    of_tokens: Path, change: dict[str, Any], value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infogaze.models.build_for", on_no_memory)
+    assert value in told(of_tokens, change)
+
+
+def on_no_memory(*given: Any) -> Any:
+    assert torch.empty(0).is_meta, "a network was made before its sizes were held to its weights"
+    return build_for(*given)
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def test_a_value_out_of_range_is_refused_by_name(field: str, value: object) -> N
 
 def test_a_bundled_model_is_what_its_preset_would_train_today() -> None:
     methods = {
-        "digits": "paper", "cifar10": "paper-corrected", "cifar10-plus": "paper-corrected", "svhn": "paper-corrected",
+        "digits": "infogaze", "cifar10": "infogaze", "cifar10-plus": "paper-corrected", "svhn": "paper-corrected",
         "cifar10-paper": "paper",
     }  # fmt: skip
     assert set(bundled()) == set(methods)
@@ -158,7 +158,8 @@ def test_a_bundled_model_is_what_its_preset_would_train_today() -> None:
         agent, settings = load(name), preset(name.removesuffix("-paper"))
         assert agent.origin is not None
         sizes = METHODS[method].sizes(settings.model)
-        assert agent.origin == Origin(method=method, config=sizes, num_samples=settings.num_samples), name
+        contents = settings.num_contents(METHODS[method].imagination)
+        assert agent.origin == Origin(method=method, config=sizes, num_samples=contents), name
         assert (agent.num_looks, agent.flip_tta) == (settings.num_looks, settings.flip_tta), name
 
 

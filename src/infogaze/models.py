@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -23,7 +24,7 @@ from torch import Tensor
 
 from infogaze.errors import InfogazeError
 from infogaze.files import make_folder, read_json, read_whole, write_json, write_whole
-from infogaze.gaze.agent import Agent, Origin
+from infogaze.gaze.agent import Agent, Origin, require_temperatures
 from infogaze.methods.registry import METHODS, build_for
 from infogaze.nn.config import ModelConfig
 from infogaze.nn.model import GlimpseClassifier
@@ -57,6 +58,8 @@ class Description:
     classes: tuple[str, ...]
     weights: dict[str, str]
     """SHA-256 of each file."""
+    temperatures: tuple[float, ...] | None = None
+    """For each number of looks, what log-probabilities are divided by before they are stated; None states them as they are."""
     ood_threshold: float | None = None
     """Scenes with a larger mean score of their glimpses are out of distribution; None where the folder says nothing of them."""
     typicality: str | None = None
@@ -73,6 +76,8 @@ class Description:
         for name, count in Counter(self.classes).items():
             if count > 1:
                 raise InfogazeError(f"classes has {name!r} {count} times")
+        if self.temperatures is not None:
+            require_temperatures(self.temperatures)
         for name in self.weights:
             if not _FILE_NAME.fullmatch(name):
                 raise InfogazeError(
@@ -130,6 +135,7 @@ def make_agent(
     num_looks: int,
     flip_tta: bool = False,
     fit: Fit = "crop",
+    temperatures: Sequence[float] | None = None,
     typicality: Typicality | None = None,
 ) -> Agent:
     """An agent around a method's networks, choosing its looks as the method does."""
@@ -140,6 +146,7 @@ def make_agent(
         num_looks=num_looks,
         flip_tta=flip_tta,
         fit=fit,
+        temperatures=temperatures,
         typicality=typicality,
         origin=origin,
     )
@@ -176,6 +183,7 @@ def save(
         fit=agent.fit,
         classes=agent.classes,
         weights={name: _digest(data) for name, data in files.items()},
+        temperatures=agent.temperatures,
         ood_threshold=None if agent.typicality is None else agent.typicality.threshold,
         typicality=None if typical is None else _digest(typical),
     )
@@ -192,9 +200,13 @@ def save(
 
 
 def weights_digest(folder: Path) -> str:
-    """One digest for all weights of a model folder, as its description gives them; the files themselves are not read."""
-    digests = _description(folder / "model.json").weights
-    return _digest(json.dumps(digests, sort_keys=True).encode())
+    """One digest for all weights of a model folder, temperatures among them, as its description gives them; the files themselves are not
+    read."""
+    description = _description(folder / "model.json")
+    numbers: dict[str, Any] = dict(description.weights)
+    if description.temperatures is not None:
+        numbers["temperatures"] = description.temperatures
+    return _digest(json.dumps(numbers, sort_keys=True).encode())
 
 
 def _digest(data: bytes) -> str:
@@ -250,6 +262,7 @@ def _load(folder: Path, device: torch.device | str) -> Agent:
         num_looks=description.num_looks,
         flip_tta=description.flip_tta,
         fit=description.fit,
+        temperatures=description.temperatures,
         typicality=_typicality(folder, description),
     )
 

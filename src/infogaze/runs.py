@@ -57,6 +57,8 @@ class RunConfig:
 
     num_labels: int | None = None
     """How many images of the training split keep their label; None leaves all."""
+    teacher: str | None = None
+    """A model folder of a network that sees complete images and teaches this one; None for none."""
 
     def __post_init__(self) -> None:
         allowed = range(1, len(METHODS[self.method].phases) + 1)

@@ -39,13 +39,16 @@ VALUES: dict[str, Any] = {
     "model.glimpse_size": 10, "model.stride": 3, "model.glimpse_widths": (8, 16), "model.feature_size": 17,
     "model.belief_size": 19, "model.latent_size": 5, "model.flow_layers": 0, "model.spline_bins": 7, "model.spline_bound": 2.5,
     "model.attention_hops": 2, "model.glimpse_residuals": 1, "model.residual_belief": False, "model.gain_correction": True,
-    "model.dictionary_entries": 9,
+    "model.dictionary_entries": 9, "model.token_layers": 2, "model.token_heads": 4,
     "recipe.schedule": "plateau", "recipe.betas": (0.8, 0.95), "recipe.weight_decay": 0.3, "recipe.grad_clip": 0.0,
     "recipe.num_samples": 5, "recipe.num_entries": 3, "recipe.batch_norm_images": 123,
+    "recipe.keep_best": False, "recipe.mixup": 0.2, "recipe.teacher_weight": 0.9, "recipe.teacher_temperature": 2.0, "recipe.more_looks": 8,
     "recipe.kl_warmup": 0.25, "recipe.ema_decay": 0.5, "recipe.precision": "float32",
     **{f"recipe.{part}.{name}": value for part in ("phase1", "phase2", "phase3", "full_image") for name, value in OF_A_PHASE.items()},
     "recipe.augmentation.crop_scale": (0.5, 0.9), "recipe.augmentation.crop_ratio": (0.9, 1.1), "recipe.augmentation.flip": False,
     "recipe.augmentation.brightness": 0.1, "recipe.augmentation.contrast": 0.3, "recipe.augmentation.saturation": 0.7,
+    "recipe.augmentation.exposure": 0.5, "recipe.augmentation.blur": 1.5, "recipe.augmentation.noise": 0.05,
+    "recipe.augmentation.displacement": 2,
     "read.size": (20, 24), "read.fit": "pad", "read.channels": 1, "read.test_share": 0.3, "read.seed": 4,
     "read.merge_validation": False,
 }  # fmt: skip
@@ -55,7 +58,12 @@ NOT_SETTINGS = {"name", "data", "recipe", "model", "val_fraction"}
 """Of a preset: they have options of another kind."""
 
 # Phases 2 and 3 both count epochs, or both steps.
-ALONG = {"recipe.phase2.epochs": {"recipe.phase3.epochs": 1.0}, "recipe.phase3.epochs": {"recipe.phase2.epochs": 1.0}}
+ALONG: dict[str, dict[str, Any]] = {
+    "recipe.phase2.epochs": {"recipe.phase3.epochs": 1.0},
+    "recipe.phase3.epochs": {"recipe.phase2.epochs": 1.0},
+    # What the preset has otherwise does not go with tokens.
+    "model.token_layers": {"model.token_heads": 4, "model.residual_belief": False},
+}
 
 
 def test_there_is_a_case_for_every_field() -> None:
@@ -143,7 +151,7 @@ def expected(changes: dict[str, Any]) -> Resolved:
 
 @pytest.mark.parametrize("way", VALUES)
 def test_a_value_can_be_set_by_an_option_and_by_a_file_with_the_same_result(way: str, tmp_path: Path) -> None:
-    changes = {way: VALUES[way], **ALONG.get(way, {})}
+    changes = {**ALONG.get(way, {}), way: VALUES[way]}
     wanted = expected(changes)
     assert wanted != (BASE, WAY, ReadOptions()), "it is another value"
     assert by_options(changes) == wanted
@@ -151,7 +159,8 @@ def test_a_value_can_be_set_by_an_option_and_by_a_file_with_the_same_result(way:
 
 
 def test_many_values_can_be_set_at_once(tmp_path: Path) -> None:
-    changes = {way: value for way, value in VALUES.items() if not way.endswith(".epochs") and way != "horizontal_flip"}
+    apart = {"horizontal_flip", "model.token_layers"}  # do not go with the others
+    changes = {way: value for way, value in VALUES.items() if not way.endswith(".epochs") and way not in apart}
     assert by_options(changes) == by_file(changes, tmp_path / "run.toml") == expected(changes)
 
 

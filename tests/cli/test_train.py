@@ -124,9 +124,9 @@ def test_half_the_length_is_half_the_epochs_and_half_the_steps(
     parts = ("phase1", "phase2", "phase3", "full_image")
     assert [kept[0][part]["epochs"] for part in parts] == [3, 2, 1, 5]
     assert [kept[1][part]["epochs"] for part in parts] == [1.5, 1, 0.5, 2.5]
-    # Two batches of 16 an epoch.
-    assert steps_by_phase(tmp_path / "once") == {1: 6, 2: 4, 3: 2}
-    assert steps_by_phase(tmp_path / "half") == {1: 3, 2: 2, 3: 1}
+    # Two batches of 16 an epoch; the head of a dictionary learns alone for a quarter of phase 2.
+    assert steps_by_phase(tmp_path / "once") == {1: 6, 2: 1, 3: 5}
+    assert steps_by_phase(tmp_path / "half") == {1: 3, 2: 1, 3: 2}
     said = refused(capsys, arrays, tmp_path / "half")
     assert re.search(r"another configuration: recipe\.full_image\.epochs is 2\.5 there and 5(\.0)? here", said)
 
@@ -219,6 +219,18 @@ def test_a_start_that_does_not_fit_is_refused_in_one_line(
     assert re.search(r"phases are \(2, 3\); .*1, 2 .*ram", said)
     said = refused(capsys, arrays, tmp_path / "second", "--method", "cnn", "--phases", "2", *shared)
     assert re.search(r"phases are \(2,\); .*1 .*cnn", said)
+
+
+def test_a_start_with_other_attention_heads_is_refused_in_one_line(
+    arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokens = ["--model.token-layers", "1", "--model.token-heads"]
+    train(arrays, tmp_path / "one", "--method", "random", "--phases", "1", *tokens, "2")
+    start = ["--phases", "2", "--start-from", str(tmp_path / "one"), *tokens]
+    said = refused(capsys, arrays, tmp_path / "four", *start, "4")  # the same shapes
+    assert all(word in said for word in ("one: ", "other networks", "infogaze"))
+    train(arrays, tmp_path / "two", *start, "2")
+    assert config_of(tmp_path / "two").token_heads == 2
 
 
 def test_wrong_calls_are_one_line_and_exit_code_2(
@@ -356,7 +368,7 @@ def test_the_names_on_the_command_line_are_those_there_are() -> None:
 
 def test_the_papers_recipe_carries_its_numbers() -> None:
     paper = RECIPES["paper"]
-    phases = [phase.budget(paper) for phase in METHODS["infogaze"].phases]
+    phases = [phase.budget(paper) for phase in METHODS["paper"].phases]
     assert [part.epochs for part in phases] == [1000, 100, 100]
     assert {part.batch_size for part in phases} == {64}
     assert {part.learning_rate for part in phases} == {None}, "the preset's own"

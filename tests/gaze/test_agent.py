@@ -30,12 +30,14 @@ from infogaze.nn.gain import CRITERIA
 from infogaze.nn.pixels import normalise_pixels
 from infogaze.nn.typicality import Typicality, fit_typicality
 from tests.support.paths import ROOT
-from tests.support.tiny import CONFIG, scenes, tiny_agent
+from tests.support.tiny import CONFIG, TOKENS, scenes, tiny_agent
 
 AGENT = tiny_agent()
 FLIPPING = tiny_agent()
 FLIPPING.flip_tta = True
-both_agents = pytest.mark.parametrize("agent", [AGENT, FLIPPING], ids=["one belief", "flip_tta"])
+TOKEN_AGENT = tiny_agent(TOKENS)
+every_agent = pytest.mark.parametrize("agent", [AGENT, FLIPPING, TOKEN_AGENT], ids=["one belief", "flip_tta", "tokens"])
+vector_or_tokens = pytest.mark.parametrize("agent", [AGENT, TOKEN_AGENT], ids=["vector", "tokens"])
 
 
 def windows(episode: Episode, count: int) -> Tensor:
@@ -47,7 +49,7 @@ def windows(episode: Episode, count: int) -> Tensor:
     return union
 
 
-@both_agents
+@every_agent
 @given(seed=st.integers(0, 2**40), batch=st.integers(1, 3), budget=st.integers(1, 6))
 def test_unseen_pixels_cannot_change_the_outcome(agent: Agent, seed: int, batch: int, budget: int) -> None:
     images = scenes(batch, seed)
@@ -80,15 +82,16 @@ def test_a_pixel_inside_a_window_does_change_the_outcome() -> None:
     assert not torch.allclose(episode.probabilities, seen.probabilities)
 
 
+@vector_or_tokens
 @settings(max_examples=10)
 @given(batch=st.integers(2, 7), seed=st.integers(0, 1000))
-def test_a_scenes_outcome_does_not_depend_on_its_neighbours(batch: int, seed: int) -> None:
+def test_a_scenes_outcome_does_not_depend_on_its_neighbours(agent: Agent, batch: int, seed: int) -> None:
     images = scenes(batch, seed)
-    together = AGENT.run(ImageSensor(images, CONFIG.glimpse_size), batch=batch, seed=seed)
+    together = agent.run(ImageSensor(images, CONFIG.glimpse_size), batch=batch, seed=seed)
     seeds = scene_seeds(seed, batch)
     for scene in range(batch):
         sensor = ImageSensor(images[scene : scene + 1], CONFIG.glimpse_size)
-        alone = AGENT.episode(seed=seeds[scene : scene + 1])
+        alone = agent.episode(seed=seeds[scene : scene + 1])
         for number, look in enumerate(together.history):
             where, gain = look.location[scene : scene + 1], alone.next_gain.flatten()
             torch.testing.assert_close(gain, look.gain[scene].flatten(), atol=1e-4, rtol=1e-3)
@@ -219,9 +222,10 @@ def test_the_first_look_may_be_given_for_all_scenes_or_for_each() -> None:
     assert AGENT.episode(batch=2, first=[[4, 2], [0, 6]]).next_location().tolist() == [[4, 2], [0, 6]]
 
 
-def test_looks_off_the_grid_are_accepted_fractions_of_a_pixel_too() -> None:
+@vector_or_tokens
+def test_looks_off_the_grid_are_accepted_fractions_of_a_pixel_too(agent: Agent) -> None:
     image = scenes(1)
-    episode = AGENT.episode()
+    episode = agent.episode()
     episode.observe(image[:, :, 3:7, 1:5], at=(3, 1))
     assert episode.candidates.all(), "no grid place was looked at"
     sensor = ImageSensor(image, CONFIG.glimpse_size)
@@ -259,10 +263,11 @@ def test_the_models_own_budget_is_no_more_than_the_places() -> None:
     assert AGENT.episode(budget=1000).budget == 1000, "one's own may be, for looks off the grid"
 
 
-def test_a_scene_with_no_place_left_takes_nothing_in_while_others_go_on() -> None:
+@vector_or_tokens
+def test_a_scene_with_no_place_left_takes_nothing_in_while_others_go_on(agent: Agent) -> None:
     image = scenes(1).expand(2, -1, -1, -1)
     sensor = ImageSensor(image, CONFIG.glimpse_size)
-    episode = AGENT.episode(batch=2, budget=1000)
+    episode = agent.episode(batch=2, budget=1000)
     for place in CONFIG.grid.locations():
         where = torch.stack([place, torch.tensor([1, 1])])
         episode.observe(sensor.look(where), at=where)
@@ -409,6 +414,29 @@ def test_with_flip_tta_a_mirrored_scene_has_the_probabilities_of_the_scene() -> 
         there.observe(glimpse, at=where)
         here.observe(glimpse.flip(-1), at=back)
     torch.testing.assert_close(there.probabilities, here.probabilities)
+
+
+@vector_or_tokens
+@pytest.mark.parametrize("flip_tta", [False, True])
+def test_a_scene_that_goes_on_is_as_if_none_beside_it_had_stopped(agent: Agent, flip_tta: bool) -> None:
+    looker = agent.with_policy(GainPolicy(3))
+    looker.flip_tta = flip_tta
+
+    def stop(episode: Progress) -> Tensor:
+        """The first scene after the first look, the second after the second, the third never."""
+        assert isinstance(episode, Episode)
+        return episode.looks_taken >= torch.tensor([1, 2, 1000])
+
+    sensor = ImageSensor(scenes(3), CONFIG.glimpse_size)
+    whole, ending = looker.episode(3), looker.episode(3, stop=stop)
+    while not ending.done:
+        where = ending.next_location()
+        ending.observe(sensor.look(where), at=where)
+        whole.observe(sensor.look(where), at=where)
+    assert ending.looks_taken.tolist() == [1, 2, looker.num_looks]
+    for scene, last in enumerate([0, 1, looker.num_looks - 1]):
+        torch.testing.assert_close(ending.probabilities[scene], whole.history[last].probabilities[scene])
+        torch.testing.assert_close(ending.belief.hidden[scene], whole.history[last].hidden[scene])
 
 
 def test_the_location_that_is_handed_out_may_be_changed_without_harm() -> None:

@@ -12,7 +12,7 @@ from infogaze.gaze.policies import Choice, Policy
 from infogaze.nn.belief import Belief
 from infogaze.nn.model import GlimpseClassifier
 from infogaze.rng import SceneNoise, scene_seeds
-from tests.support.tiny import CONFIG, tiny_agent
+from tests.support.tiny import CONFIG, TOKENS, tiny_agent
 
 captures: list[tuple[float, bool]] = []
 
@@ -54,6 +54,18 @@ def test_a_graph_serves_one_batch_size_and_one_precision() -> None:
         with torch.autocast("cpu", torch.bfloat16):
             assert _decided(policy, agent) == [_weight(agent.model), 1.0]
     assert len(captures) == 3
+
+
+def test_with_tokens_a_graph_serves_several_looks_and_never_a_memory_of_another_size() -> None:
+    policy, agent = CapturedPolicy(GainPolicy(2)), tiny_agent(TOKENS)
+    backbone, candidates = agent.model.backbone, torch.ones(2, TOKENS.grid.num_locations, dtype=torch.bool)
+    belief, made = backbone.start(2), []
+    for look in range(18):
+        policy(agent.model, belief, candidates=candidates, noise=SceneNoise(scene_seeds(0, 2), look))
+        made.append(len(captures))
+        with torch.no_grad():
+            belief = backbone.update(belief, torch.zeros(2, TOKENS.feature_size), torch.tensor([0, 2]))
+    assert made == [1] * 9 + [2] * 8 + [3]
 
 
 def test_a_model_is_never_answered_by_the_graph_of_another_that_is_gone() -> None:

@@ -11,26 +11,30 @@ import torch
 from torch import Tensor, nn
 
 import infogaze
-from infogaze import Agent, ImageSensor, InfogazeError, Model
+from infogaze import Agent, ImageSensor, InfogazeError, Model, ModelConfig
 from infogaze.nn.gain import entropy
 from infogaze.rng import SceneNoise, scene_seeds
 from tests.support.methods import agent_of, made
-from tests.support.tiny import CONFIG, scenes
+from tests.support.tiny import CONFIG, PRESET_SIZES, TOKEN_SIZES, scenes
 
 IMAGINING = ("infogaze", "dictionary", "paper", "paper-corrected")
 
 
-def agent(method: str) -> Agent:
-    return agent_of(method, made(method, seed=1), num_looks=4)
+def agent(method: str, preset: ModelConfig = PRESET_SIZES) -> Agent:
+    return agent_of(method, made(method, seed=1, preset=preset), num_looks=4, preset=preset)
+
+
+every_belief = pytest.mark.parametrize("preset", [PRESET_SIZES, TOKEN_SIZES], ids=["vector", "tokens"])
 
 
 def looked(who: Agent, count: int = 6, **given: Any) -> infogaze.Episode:
     return who.run(ImageSensor(scenes(count), CONFIG.glimpse_size), batch=count, **given)
 
 
+@every_belief
 @pytest.mark.parametrize("method", IMAGINING)
-def test_the_probability_of_an_answer_is_that_of_its_classes_together(method: str) -> None:
-    whole = agent(method)
+def test_the_probability_of_an_answer_is_that_of_its_classes_together(method: str, preset: ModelConfig) -> None:
+    whole = agent(method, preset)
     asked = whole.ask({"one": [whole.classes[1]], "rest": None})
     assert asked.classes == ("one", "rest")
     places = [whole.model.grid.locations()[place].expand(6, 2) for place in (0, 3, 5)]
@@ -43,9 +47,10 @@ def test_the_probability_of_an_answer_is_that_of_its_classes_together(method: st
     torch.testing.assert_close(other.probabilities.sum(1), torch.ones(6))
 
 
+@every_belief
 @pytest.mark.parametrize("method", ["paper", "dictionary"])
-def test_a_question_of_single_classes_is_the_old_one(method: str) -> None:
-    whole = agent(method)
+def test_a_question_of_single_classes_is_the_old_one(method: str, preset: ModelConfig) -> None:
+    whole = agent(method, preset)
     asked = whole.ask({f"it is {name}": [name] for name in whole.classes})
     one, other = looked(whole), looked(asked)
     torch.testing.assert_close(one.probabilities, other.probabilities)
@@ -54,9 +59,10 @@ def test_a_question_of_single_classes_is_the_old_one(method: str) -> None:
         torch.testing.assert_close(mine.gain, its.gain)
 
 
+@every_belief
 @torch.no_grad()
-def test_the_gain_is_the_information_about_the_answer() -> None:
-    whole = agent("dictionary")
+def test_the_gain_is_the_information_about_the_answer(preset: ModelConfig) -> None:
+    whole = agent("dictionary", preset)
     asked = whole.ask({"one": [whole.classes[1]], "rest": None})
     model, before = asked.model, whole.model
     assert isinstance(model, Model)
@@ -71,6 +77,33 @@ def test_the_gain_is_the_information_about_the_answer() -> None:
     torch.testing.assert_close(found, entropy(mean) - (imagined.weights * entropy(two)).sum(2), rtol=1e-3, atol=1e-5)
 
 
+@every_belief
+@torch.no_grad()
+def test_imagined_looks_are_made_coherent_before_their_classes_are_put_together(preset: ModelConfig) -> None:
+    whole = agent("dictionary", preset)
+    asked = whole.ask({"one": [whole.classes[1]], "rest": None})
+    model, before = asked.model, whole.model
+    assert isinstance(model, Model)
+    assert isinstance(before, Model)
+    for weights in model.double().backbone.parameters():
+        weights.mul_(2.0)
+    belief = looked(whole, budget=2).belief
+    noise = torch.zeros(6, 0, dtype=torch.float64)
+    found = model.gain(belief, 5, noise=noise, criterion=infogaze.nn.gain.coherent_information)
+    imagined = before.imagination.imagine(belief, 5, noise=noise)
+    after = before.lookahead(belief, imagined.features, before.grid.locations()).exp()
+    mean = (imagined.weights[..., None] * after).sum(2, keepdim=True)
+    tilted = after * before.backbone.classify(belief).exp()[:, None, None] / mean
+    tilted = tilted / tilted.sum(-1, keepdim=True)
+    two = torch.stack([tilted[..., 1], tilted.sum(-1) - tilted[..., 1]], -1)  # [B, L, M, 2]
+    expected = entropy((imagined.weights[..., None] * two).sum(2)) - (imagined.weights * entropy(two)).sum(2)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
+    after_groups = torch.stack([after[..., 1], after.sum(-1) - after[..., 1]], -1).log()
+    current = model.backbone.classify(belief)
+    late = infogaze.nn.gain.coherent_information(after_groups, imagined.weights, current)
+    assert float((found - late).abs().max()) > 1e-6, "which is another number"
+
+
 def test_another_question_is_looked_for_elsewhere() -> None:
     whole = agent("dictionary")
     asked = whole.ask({"one": [whole.classes[1]], "rest": None})
@@ -79,8 +112,9 @@ def test_another_question_is_looked_for_elsewhere() -> None:
     assert not torch.equal(ten, two)
 
 
-def test_a_head_of_ones_own_is_asked() -> None:
-    whole = agent("paper")
+@every_belief
+def test_a_head_of_ones_own_is_asked(preset: ModelConfig) -> None:
+    whole = agent("paper", preset)
     head = nn.Linear(CONFIG.belief_size, 2)
     asked = whole.ask(head, ["yes", "no"])
     episode = looked(asked)
@@ -133,10 +167,11 @@ def test_an_agent_that_was_made_from_another_is_not_saved(tmp_path: Any) -> None
             infogaze.save(derived, tmp_path / "model")
 
 
+@every_belief
 @pytest.mark.parametrize("method", ["paper", "dictionary"])
 @torch.no_grad()
-def test_on_a_finer_grid_shared_locations_have_the_same_gain(method: str) -> None:
-    coarse = agent(method)
+def test_on_a_finer_grid_shared_locations_have_the_same_gain(method: str, preset: ModelConfig) -> None:
+    coarse = agent(method, preset)
     fine = coarse.on_grid(stride=1)
     assert isinstance(coarse.model, Model)
     assert isinstance(fine.model, Model)

@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from infogaze.data.augmentation import NUMBERS, Augmentation, draw_from, transform
+from infogaze.data.augmentation import Augmentation
 from infogaze.data.feed import Feed
 from infogaze.data.sets import Split
 from infogaze.gaze.captured import CapturedPolicy
@@ -27,11 +27,11 @@ from infogaze.methods.three_phases import PHASES
 from infogaze.nn.compilation import compile_parts
 from infogaze.nn.config import ModelConfig
 from infogaze.nn.model import GlimpseClassifier, Model, build
-from infogaze.nn.pixels import normalise_pixels
 from infogaze.presets import preset
 from infogaze.rng import SceneNoise, scene_seeds
+from infogaze.training.examples import Examples
 from infogaze.training.loop import Stopped
-from infogaze.training.phases import Batch, Objective, Phase, draw_noise
+from infogaze.training.phases import Objective, Phase
 from infogaze.training.plan import Callbacks
 from infogaze.training.recipe import Recipe
 from infogaze.training.step import TrainStep
@@ -48,8 +48,17 @@ pytestmark = [
 SETTINGS = preset("digits")
 SIZES = replace(SETTINGS.model, dictionary_entries=0)
 WITH_DICTIONARY = SETTINGS.model
-OBJECTIVE = Objective(num_looks=SETTINGS.num_looks, alpha=SETTINGS.alpha, beta=SETTINGS.beta, dropout=SETTINGS.dropout)
+WITH_TOKENS = replace(WITH_DICTIONARY, token_layers=2, token_heads=4)
+OBJECTIVE = Objective(
+    num_looks=SETTINGS.num_looks,
+    num_classes=10,
+    alpha=SETTINGS.alpha,
+    beta=SETTINGS.beta,
+    dropout=SETTINGS.dropout,
+    more_looks=9,
+)
 AUGMENTATION = Augmentation(flip=False)
+FAULTY = Augmentation(flip=False, exposure=1.0, blur=1.0, noise=0.1, displacement=1)
 BATCH, STEPS = 64, 8
 RATES = (1e-3, 1e-3, 1e-5)
 """In phase 3 a choice between two all but equal places falls differently in float32; small steps keep that from adding up."""
@@ -78,11 +87,20 @@ def some_scenes(count: int = BATCH * STEPS) -> Split:
 
 def step_of(model: GlimpseClassifier, phase: Phase, recipe: Recipe, augmentation: Augmentation | None) -> TrainStep:
     return TrainStep(
-        model, phase, objective=OBJECTIVE, recipe=recipe, augmentation=augmentation, batch_size=BATCH, seed=7
+        model,
+        phase,
+        objective=OBJECTIVE,
+        recipe=recipe,
+        augmentation=augmentation,
+        batch_size=BATCH,
+        seed=7,
+        teacher=by_brightness if recipe.mixup else None,
     )
 
 
-def plain_steps(model: Model, phase: Phase, split: Split, *, rate: float) -> list[float]:
+def plain_steps(
+    model: Model, phase: Phase, split: Split, *, rate: float, recipe: Recipe, augmentation: Augmentation
+) -> list[float]:
     """Training as it is defined, in float64: no graph, no compiled part, torch's plain AdamW; the losses."""
     generator = torch.Generator("cuda").manual_seed(7)
     model.requires_grad_(False)
@@ -90,13 +108,22 @@ def plain_steps(model: Model, phase: Phase, split: Split, *, rate: float) -> lis
     optimiser = torch.optim.AdamW(
         trained, rate, betas=RECIPE.betas, weight_decay=RECIPE.weight_decay, foreach=False, fused=False
     )
+    examples = Examples(
+        recipe=recipe,
+        augmentation=augmentation,
+        noise=phase.noise(model, OBJECTIVE),
+        batch_size=BATCH,
+        grid=model.grid,
+        num_classes=10,
+        mixes=phase.mixes,
+        more_looks=OBJECTIVE.more_looks,
+        teacher=by_brightness if recipe.mixup else None,
+        generator=generator,
+    )
     losses = []
     for images, labels in zip(split.images.split(BATCH), split.labels.split(BATCH), strict=True):
-        noise = draw_noise(phase.noise(model, OBJECTIVE), BATCH, generator)
-        uniform = torch.rand(BATCH, NUMBERS, generator=generator, device="cuda")
-        changes = draw_from(uniform, AUGMENTATION, height=32, width=32)
-        pixels = normalise_pixels(transform(images / 255.0, changes)).double()
-        batch = Batch(images=pixels, labels=labels, noise=noise, progress=torch.zeros((), device="cuda"))
+        batch = examples.batch(images, labels, slice(0, BATCH), progress=torch.zeros((), device="cuda"))
+        batch = replace(batch, images=batch.images.double())
         optimiser.zero_grad()
         loss = outcome(phase, model, batch, OBJECTIVE).loss
         loss.backward()
@@ -106,20 +133,34 @@ def plain_steps(model: Model, phase: Phase, split: Split, *, rate: float) -> lis
     return losses
 
 
+def by_brightness(images: Tensor) -> Tensor:
+    """A teacher that needs no training."""
+    levels = torch.arange(10, device=images.device) / 10.0 - 0.5
+    return (-(images.mean((1, 2, 3))[:, None] - levels).square()).log_softmax(-1)
+
+
 @pytest.mark.parametrize(
     ("phase", "index", "sizes"),
     [
         *((phase, index, SIZES) for index, phase in enumerate(PHASES)),
         (dictionary.IMAGINE, 1, WITH_DICTIONARY),
         (dictionary.FINETUNE, 2, WITH_DICTIONARY),
+        (PHASES[0], 0, WITH_TOKENS),
+        (dictionary.IMAGINE, 1, WITH_TOKENS),
+        (dictionary.FINETUNE, 2, WITH_TOKENS),
     ],
 )
-def test_captured_and_compiled_steps_are_the_plain_ones(phase: Phase, index: int, sizes: ModelConfig) -> None:
+@pytest.mark.parametrize("everything", [False, True], ids=["plain scenes", "mixed, taught, faulty"])
+def test_captured_and_compiled_steps_are_the_plain_ones(
+    phase: Phase, index: int, sizes: ModelConfig, everything: bool
+) -> None:
     begin = build(sizes, 3).to("cuda")
     plain, fast = copy.deepcopy(begin).double(), copy.deepcopy(begin)
-    split = some_scenes()
-    expected = plain_steps(plain, phase, split, rate=RATES[index])
-    step, losses = step_of(fast, phase, replace(RECIPE, ema_decay=0.0), AUGMENTATION), []
+    split, recipe, augmentation = some_scenes(), replace(RECIPE, ema_decay=0.0), AUGMENTATION
+    if everything:
+        recipe, augmentation = replace(recipe, mixup=0.5), FAULTY
+    expected = plain_steps(plain, phase, split, rate=RATES[index], recipe=recipe, augmentation=augmentation)
+    step, losses = step_of(fast, phase, recipe, augmentation), []
     for images, labels in zip(split.images.split(BATCH), split.labels.split(BATCH), strict=True):
         step(images, labels, learning_rate=RATES[index])
         losses.append(step.state.meters.read().loss)
@@ -135,7 +176,7 @@ def test_captured_and_compiled_steps_are_the_plain_ones(phase: Phase, index: int
     assert (apart / moved) ** 0.5 < 0.2
 
 
-@pytest.mark.parametrize("sizes", [SIZES, WITH_DICTIONARY])
+@pytest.mark.parametrize("sizes", [SIZES, WITH_DICTIONARY, replace(SIZES, token_layers=2, token_heads=4), WITH_TOKENS])
 def test_a_captured_decision_is_the_plain_one(sizes: ModelConfig) -> None:
     model = build(sizes, 3).eval()
     for parameter in model.parameters():

@@ -99,7 +99,6 @@ def _reinforce(
     for module in (ram, ram_plus):
         patch.setattr(module, "reinforce_loss", reinforce)
     if not classify:
-        patch.setattr(ram, "classification_loss", _nothing)
         patch.setattr(rollout, "classification_loss", _nothing)
     phase, model = METHODS[method].phases[1], made(method)
     assert isinstance(model, ram.Ram)

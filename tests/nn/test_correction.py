@@ -211,7 +211,7 @@ def test_phase_3_teaches_the_correction_which_place_tells_the_label() -> None:
     assert model.correction is not None
     for parameter in vae_of(model).decoder.last.parameters():
         parameter.data.zero_()
-    objective, steps = Objective(num_looks=3, alpha=0.0, beta=0.0, dropout=0.0), 100
+    objective, steps = Objective(num_looks=3, num_classes=3, alpha=0.0, beta=0.0, dropout=0.0), 100
     optimiser, generator = torch.optim.Adam(model.correction.parameters(), 0.1), torch.Generator().manual_seed(0)
     for step in range(steps):
         batch = _told(model, 32, objective=objective, generator=generator, progress=step / steps)

@@ -4,6 +4,7 @@ import math
 import platform
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -316,6 +317,9 @@ TINY = ModelConfig(
     height=12, width=12, channels=1, num_classes=3, glimpse_size=4, stride=2, glimpse_widths=(4,),
     feature_size=5, belief_size=6, latent_size=4, flow_layers=2,
 )  # fmt: skip
+every_belief = pytest.mark.parametrize(
+    "sizes", [{}, {"attention_hops": 2}, {"token_layers": 2}], ids=["plain", "attention", "tokens"]
+)
 
 
 def _model_and_belief(config: ModelConfig, scenes: int, seed: int = 0) -> tuple[Model, Belief]:
@@ -354,31 +358,31 @@ def test_every_criterion_may_stand_for_another_in_the_model(criterion: Criterion
 
 @pytest.mark.parametrize("elements", [1, 100, 2_000])
 @pytest.mark.parametrize(
-    ("height", "width", "hops", "criterion"),
+    ("sizes", "criterion"),
     [
-        (12, 12, 0, expected_information_gain),
-        (10, 16, 2, expected_information_gain),
-        (12, 12, 0, mutual_information),
-        (10, 16, 2, incoherence),
-        (4, 15, 0, predictive_uncertainty),
-        (10, 8, 0, feature_variance),
+        ({}, expected_information_gain),
+        ({"height": 10, "width": 16, "attention_hops": 2}, expected_information_gain),
+        ({"height": 10, "width": 16, "token_layers": 2}, expected_information_gain),
+        ({}, mutual_information),
+        ({"height": 10, "width": 16, "attention_hops": 2}, incoherence),
+        ({"height": 10, "width": 8, "token_layers": 1}, incoherence),
+        ({"height": 4, "width": 15}, predictive_uncertainty),
+        ({"height": 10, "width": 8}, feature_variance),
     ],
 )
 @torch.no_grad()
-def test_a_map_made_in_pieces_is_the_map(
-    height: int, width: int, hops: int, criterion: Criterion, elements: int
-) -> None:
-    config = replace(TINY, height=height, width=width, attention_hops=hops)
-    model, belief = _model_and_belief(config, scenes=3)
+def test_a_map_made_in_pieces_is_the_map(sizes: dict[str, Any], criterion: Criterion, elements: int) -> None:
+    model, belief = _model_and_belief(replace(TINY, **sizes), scenes=3)
     noise = torch.randn(3, 5, 4).double()
     whole = model.gain(belief, 5, noise=noise, criterion=criterion, elements=1 << 30)
     pieces = model.gain(belief, 5, noise=noise, criterion=criterion, elements=elements)
     torch.testing.assert_close(pieces, whole, rtol=1e-9, atol=1e-12)
 
 
+@every_belief
 @torch.no_grad()
-def test_a_scene_has_the_same_map_alone_and_among_others() -> None:
-    model, belief = _model_and_belief(replace(TINY, width=16), scenes=3)
+def test_a_scene_has_the_same_map_alone_and_among_others(sizes: dict[str, Any]) -> None:
+    model, belief = _model_and_belief(replace(TINY, width=16, **sizes), scenes=3)
     noise = torch.randn(3, 5, 4).double()
     together = model.gain(belief, 5, noise=noise)
     for scene in range(3):
@@ -386,9 +390,10 @@ def test_a_scene_has_the_same_map_alone_and_among_others() -> None:
         torch.testing.assert_close(model.gain(belief[some], 5, noise=noise[some]), together[some])
 
 
+@every_belief
 @torch.no_grad()
-def test_lookahead_is_what_the_look_would_do() -> None:
-    model, belief = _model_and_belief(replace(TINY, width=16, attention_hops=2), scenes=2)
+def test_lookahead_is_what_the_look_would_do(sizes: dict[str, Any]) -> None:
+    model, belief = _model_and_belief(replace(TINY, width=16, **sizes), scenes=2)
     content = torch.randn(2, model.grid.num_locations, 3, 5).double()
     lookahead = model.lookahead(belief, content, model.grid.locations())
     for place, m in product(range(model.grid.num_locations), range(3)):

@@ -86,6 +86,7 @@ def test_a_row_without_its_data_and_its_folder_says_how_it_is_called(row: Path) 
         ("flip_tta.py", ["set.npz"], "DATA RUN..."),
         ("second_look.py", ["set.npz", "12", "12"], "DATA ROW COLUMN RUN..."),
         ("corrupt.py", ["digits", "set.npz", "noise"], "NAME DATA KIND SEVERITY..."),
+        ("ask.py", ["bright-frame", "set.npz", "10"], "QUESTION DATA SCENES MODEL [OTHER...]"),
         ("ship.py", [], "RUN src/infogaze/bundled/NAME"),
         ("draw_sample.py", [], "PNG"),
     ],
@@ -102,6 +103,7 @@ def test_a_recipe_called_with_too_little_says_how_it_is_called(name: str, given:
         ("flip_tta.py", ["nosuch.npz", "nowhere"], "nowhere: no such folder"),
         ("second_look.py", ["nosuch.npz", "12", "12", "nowhere"], "nowhere: no such folder"),
         ("corrupt.py", ["digits", "nosuch.npz", "rain", "1"], "rain: not known; it must be one of shift, scale"),
+        ("ask.py", ["bright-frame", "nosuch.npz", "10", "digits"], "nosuch.npz: no such file"),
         ("ship.py", ["nowhere", "out"], "nowhere: no such folder"),
         ("draw_sample.py", ["picture.nosuch"], "unknown file extension: .nosuch"),
     ],
@@ -251,6 +253,52 @@ def test_corrupt_measures_a_model_at_severities_of_ones_own(tmp_path: Path) -> N
         correct = roll_out(agent, noisy, seed=seeds).correct.double().mean(0)
         assert line.startswith(f"digits, noise {severity}, 10 scenes: ")
         assert numbers(line) == pytest.approx(percents(correct, 1), abs=NEARLY)
+
+
+@pytest.mark.slow
+def test_ask_tells_how_looks_for_a_question_and_others_answer_it(tmp_path: Path) -> None:
+    path = pictures(tmp_path / "set.npz", 1)
+    agent, test = infogaze.load("digits"), load_set("arrays", path).test
+    first, *lines = recipe("ask.py", "3,8", path, "10", "digits", "digits").splitlines()
+    assert first == "3,8: 20.0 % of 10 scenes"
+    question = agent.ask({"no": None, "yes": ["3", "8"]})
+    answers = {
+        "digits, looks for the question": roll_out(question, test).probabilities,
+        "digits, looks for the classes": _either(roll_out(agent, test).probabilities),
+        "digits, looks for nothing, at random": _either(
+            roll_out(agent.with_policy(infogaze.RandomPolicy()), test).probabilities
+        ),
+        "digits, as it looks": _either(roll_out(agent, test).probabilities),
+    }
+    truth = torch.isin(test.labels, torch.tensor([3, 8])).long()
+    for line, (name, believed) in zip(lines, answers.items(), strict=True):
+        accuracy, _, looks = line.removeprefix(f"{name}: ").split("; ")
+        right = 100 * (believed.argmax(-1) == truth[:, None]).double().mean(0)
+        found = [float(word) for word in accuracy.removesuffix(" %").split()]
+        assert found == pytest.approx([round(value, 1) for value in right.tolist()], abs=NEARLY), name
+        assert 1.0 <= float(looks.removesuffix(" looks")) <= 8.0
+    said = refused(sys.executable, ROOT / "recipes" / "ask.py", "11", path, "10", "digits")
+    assert "11: neither bright-frame, blue-above nor some of 0, 1, 2" in said
+
+
+def _either(probabilities: Tensor) -> Tensor:
+    """Of neither 3 nor 8, and of either."""
+    yes = probabilities[..., [3, 8]].sum(-1)
+    return torch.stack([1 - yes, yes], -1)
+
+
+@pytest.mark.slow
+def test_ask_learns_a_head_for_a_question_of_pixels(tmp_path: Path) -> None:
+    path = tmp_path / "set.npz"
+    rng = np.random.default_rng(0)
+    frame = rng.integers(0, 2, 60)
+    images = np.zeros((60, 32, 32, 1), np.uint8) + (60 + 120 * frame).astype(np.uint8)[:, None, None, None]
+    images[:, 8:24, 8:24] = rng.integers(0, 255, (60, 16, 16, 1))
+    labels = np.arange(60) % 10
+    np.savez(path, train_x=images, train_y=labels, test_x=images[:20], test_y=labels[:20])
+    _, *lines = recipe("ask.py", "bright-frame", path, "20", "digits").splitlines()
+    for line in lines:
+        assert float(line.partition(": ")[2].split()[6]) >= 80.0, "after seven looks most frames are known"
 
 
 def test_ship_keeps_a_model_in_half_precision_and_small_files(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import torch
 
 from infogaze.evaluation.area import accuracy_by_area, observed_share
 from infogaze.evaluation.corrupted import Corrupted
+from infogaze.evaluation.corruptions import CORRUPTIONS
 from infogaze.evaluation.estimates import mean_over_runs
 from infogaze.evaluation.sample_counts import SampleCounts
 from infogaze.evaluation.store import write
@@ -133,19 +134,19 @@ def test_robustness_has_a_panel_for_each_corruption_against_its_severity_and_by_
     drawn = by_corruption(chapter)
     assert not isinstance(drawn, Missing)
     by_severity, by_look = drawn
-    panels = by_severity.figure.axes[:5]
-    assert [axes.get_title("left") for axes in panels] == ["shift", "scale", "blur", "noise", "occlusion"]
+    panels = by_severity.figure.axes[: len(CORRUPTIONS)]
+    assert [axes.get_title("left") for axes in panels] == list(CORRUPTIONS)
     assert panels[0].get_xlabel() == "shift: pixels"
     corrupted = [run.read(Corrupted) for run in chapter.groups[0].runs]
     correct = torch.stack([part.predictions == part.labels[:, None] for part in corrupted])
-    accuracy = correct.double().mean(3)  # [2, 5, 5, T]
+    accuracy = correct.double().mean(3)  # [2, kinds, 5, T]
     for kind, axes in enumerate(panels):
         np.testing.assert_allclose(heights(axes, "infogaze"), 100 * accuracy[:, kind, :, -1].mean(0))
         np.testing.assert_allclose(
             np.asarray(line(axes, "infogaze").get_xdata(), float), corrupted[0].severities[kind], atol=1e-3
         )
         np.testing.assert_allclose(heights(by_look.figure.axes[kind], "infogaze"), 100 * accuracy[:, kind, -1].mean(0))
-    assert "loses most to occlusion" in by_severity.sentence
+    assert f"loses most to {list(CORRUPTIONS)[-1]}" in by_severity.sentence
     assert "least to shift" in by_severity.sentence
     assert "oracle (not deployable)" in words(by_severity.figure)
     names = [str(row[0]) for row in by_severity.table]

@@ -17,25 +17,32 @@ from tests.support.tiny import CONFIG, PRESET_SIZES
 R = TypeVar("R", bound=GlimpseClassifier)
 
 LOOKS = 4
-OBJECTIVE = Objective(num_looks=LOOKS, alpha=0.25, beta=2.0, dropout=0.5)
+OBJECTIVE = Objective(num_looks=LOOKS, num_classes=CONFIG.num_classes, alpha=0.25, beta=2.0, dropout=0.5)
 
 
-def sizes(method: str) -> ModelConfig:
-    return METHODS[method].sizes(PRESET_SIZES)
+def sizes(method: str, preset: ModelConfig = PRESET_SIZES) -> ModelConfig:
+    return METHODS[method].sizes(preset)
 
 
-def made(method: str, seed: int = 0) -> GlimpseClassifier:
+def made(method: str, seed: int = 0, *, preset: ModelConfig = PRESET_SIZES) -> GlimpseClassifier:
     """A model of the method whose predictions and choices differ from scene to scene."""
-    model = build_for(method, sizes(method), seed)
+    model = build_for(method, sizes(method, preset), seed)
     generator = torch.Generator().manual_seed(seed)
     for parameter in model.parameters():
         parameter.data.normal_(0.0, 0.4, generator=generator)
     return model
 
 
-def agent_of(method: str, model: GlimpseClassifier, *, num_looks: int = LOOKS, num_samples: int = 5) -> Agent:
+def agent_of(
+    method: str,
+    model: GlimpseClassifier,
+    *,
+    num_looks: int = LOOKS,
+    num_samples: int = 5,
+    preset: ModelConfig = PRESET_SIZES,
+) -> Agent:
     """An agent around the method's model, choosing its looks as the method does."""
-    origin = Origin(method=method, config=sizes(method), num_samples=num_samples)
+    origin = Origin(method=method, config=sizes(method, preset), num_samples=num_samples)
     names = tuple(f"class {index}" for index in range(CONFIG.num_classes))
     return make_agent(model, names, origin=origin, num_looks=num_looks)
 

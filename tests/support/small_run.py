@@ -10,6 +10,7 @@ import torch
 from infogaze.data.options import ReadOptions
 from infogaze.data.sets import Split
 from infogaze.methods.registry import METHODS, build_for
+from infogaze.nn.config import ModelConfig
 from infogaze.nn.model import GlimpseClassifier
 from infogaze.presets import Preset
 from infogaze.runs import DataChoice, RunConfig, RunFolder
@@ -18,6 +19,7 @@ from infogaze.tasks.validation import split_validation, validator
 from infogaze.training.loop import train
 from infogaze.training.plan import Callbacks
 from infogaze.training.recipe import PhaseRecipe, Recipe
+from infogaze.training.targets import Teacher
 from tests.support.tiny import CONFIG, PRESET_SIZES
 
 
@@ -41,12 +43,17 @@ def scenes(count: int = 96) -> Split:
 
 
 def configuration(
-    method: str = "infogaze", recipe: Recipe = RECIPE, *, seed: int = 0, val_fraction: float = 0.0
+    method: str = "infogaze",
+    recipe: Recipe = RECIPE,
+    *,
+    seed: int = 0,
+    val_fraction: float = 0.0,
+    sizes: ModelConfig = PRESET_SIZES,
 ) -> RunConfig:
     """All phases of a method."""
     return RunConfig(
         method=method,
-        preset=replace(PRESET, model=METHODS[method].sizes(PRESET_SIZES)),
+        preset=replace(PRESET, model=METHODS[method].sizes(sizes)),
         recipe=recipe,
         data=DataChoice("made up", None, ReadOptions()),
         seed=seed,
@@ -65,13 +72,16 @@ def run(
     callbacks: Callbacks | None = None,
     device: str = "cpu",
     memory_format: torch.memory_format = torch.contiguous_format,
+    sizes: ModelConfig = PRESET_SIZES,
+    teacher: Teacher | None = None,
 ) -> GlimpseClassifier:
     """Train, or go on training, in this folder. With a validation split it is validated as real runs are, unless `callbacks` do."""
-    config = configuration(method, recipe, seed=seed, val_fraction=val_fraction)
+    config = configuration(method, recipe, seed=seed, val_fraction=val_fraction, sizes=sizes)
     model = build_for(method, config.preset.model, seed).to(device).to(memory_format=memory_format)  # type: ignore[call-overload]
     training, validation = split_validation(scenes(), config)
     callbacks = Callbacks() if callbacks is None else callbacks
     if len(validation) and callbacks.validate is None:
         callbacks = replace(callbacks, validate=validator(validation, config))
-    train(model, plan_of(config, model), split=training, folder=RunFolder(folder, config), callbacks=callbacks)
+    plan = replace(plan_of(config, model), teacher=teacher)
+    train(model, plan, split=training, folder=RunFolder(folder, config), callbacks=callbacks)
     return model

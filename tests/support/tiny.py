@@ -17,6 +17,9 @@ CONFIG = ModelConfig(
 WITH_CORRECTION = replace(CONFIG, gain_correction=True)
 PRESET_SIZES = replace(CONFIG, dictionary_entries=6)
 """As those of a preset: a method changes what it has otherwise."""
+TOKENS = replace(CONFIG, glimpse_widths=(4, 6), token_layers=2, token_heads=2)
+"""With a belief that keeps its looks as tokens."""
+TOKEN_SIZES = replace(TOKENS, dictionary_entries=6)
 
 
 def tiny_agent(config: ModelConfig = CONFIG, seed: int = 0, *, num_looks: int = 4, num_samples: int = 5) -> Agent:

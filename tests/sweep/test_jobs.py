@@ -363,7 +363,7 @@ def test_every_setting_of_a_sweep_reaches_its_trainings(tmp_path: Path) -> None:
     options = ReadOptions(size=(16, 24), fit="crop", channels=3, test_share=0.25, seed=7, merge_validation=False)
     given = [
         "--data", "folder", "--root", str(tmp_path / "my pictures"), "--recipe", "paper", "--length", "0.3",
-        "--val-fraction", "0.1", "--num-labels", "30", "--device", "cpu",
+        "--val-fraction", "0.1", "--num-labels", "30", "--teacher", "cnn/seed-0", "--device", "cpu",
         "--read.size", "16", "24", "--read.fit", "crop", "--read.channels", "3",
         "--read.test-share", "0.25", "--read.seed", "7", "--read.merge-validation", "False",
         "--num-looks", "5", "--horizontal-flip", "False", "--model.glimpse-widths", "8", "16", "--recipe.phase2.steps", "40",
@@ -378,6 +378,13 @@ def test_every_setting_of_a_sweep_reaches_its_trainings(tmp_path: Path) -> None:
         {"num_looks": 5, "horizontal_flip": False, "model": {"glimpse_widths": [8, 16]}},
         {"phase2": {"steps": 40}, "phase3": {"steps": 9}, "augmentation": None},
     )
+
+
+def test_in_a_sweep_a_teacher_teaches_all_that_look(tmp_path: Path) -> None:
+    sweep = parse(["sweep", "digits", "--teacher", "SWEEP/cnn/seed-0", "--out", str(tmp_path)])
+    assert isinstance(sweep, Sweep)
+    assert "--teacher" not in sweep._train("cnn")
+    assert all("--teacher" in sweep._train(name) for name in METHODS if METHODS[name].sees != "everything")
 
 
 def test_a_sweep_without_settings_asks_nothing_of_its_trainings(tmp_path: Path) -> None:

@@ -74,8 +74,9 @@ def laid_out(out: Path, run: MadeUp, **changes: object) -> Path:
             {"num_labels": 400},
             "cannot be one curve: ram was trained by the recipe custom c0ffee, 400 labels in one and",
         ),
+        ({"teacher": "0" * 64}, "cannot be one curve: ram had a teacher in one and none in the other"),
     ],
-    ids=["test set", "first looks", "budget", "flip_tta", "val_fraction", "num_labels"],
+    ids=["test set", "first looks", "budget", "flip_tta", "val_fraction", "num_labels", "teacher"],
 )
 def test_what_the_report_would_refuse_is_left_out_of_the_table_and_said(
     changes: dict[str, object], reason: str, tmp_path: Path

@@ -15,13 +15,17 @@ import torch
 import infogaze
 from infogaze.cli.main import main
 from infogaze.data.options import ReadOptions
+from infogaze.data.registry import load_set
 from infogaze.errors import InfogazeError
+from infogaze.evaluation.rollouts import roll_out
+from infogaze.evaluation.temperature import fit_temperatures
 from infogaze.gaze.agent import Agent
 from infogaze.methods.registry import METHODS
 from infogaze.presets import PRESETS, preset
 from infogaze.progress import Bar, display
 from infogaze.runs import read_config
 from infogaze.tasks.train import train
+from infogaze.tasks.validation import split_validation
 from infogaze.tasks.watching import TrainingBars
 from infogaze.training.meters import Reading
 from infogaze.training.plan import Progress
@@ -111,6 +115,35 @@ def test_enough_steps_and_few_locations_are_not_warned_of(
     monkeypatch.setattr("infogaze.tasks.train.run_phases", lambda *given, **more: None)
     main(call(pictures, tmp_path / "run", *(word for k in (1, 2, 3) for word in (f"--recipe.phase{k}.steps", "300"))))
     assert warnings(capsys.readouterr().out) == []
+
+
+def test_a_network_that_sees_all_teaches_one_that_looks_and_nothing_else_can(
+    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(call(pictures, tmp_path / "cnn", "--method", "cnn"))
+    main(call(pictures, tmp_path / "taught", "--teacher", str(tmp_path / "cnn")))
+    config = read_config(tmp_path / "taught")
+    assert config.teacher == str(tmp_path / "cnn")
+    first = [json.loads(line) for line in (tmp_path / "taught" / "metrics.jsonl").read_text().splitlines()]
+    main(call(pictures, tmp_path / "alone"))
+    second = [json.loads(line) for line in (tmp_path / "alone" / "metrics.jsonl").read_text().splitlines()]
+    assert first[0]["loss"] != second[0]["loss"]
+    said = refused(capsys, *call(pictures, tmp_path / "run", "--teacher", str(tmp_path / "alone")))
+    assert all(word in said for word in ("alone: a run of infogaze", "a teacher must be one of", "cnn"))
+    others = write_pictures(tmp_path / "others", ("dark", "light"), count=20)
+    said = refused(capsys, *call(others, tmp_path / "run", "--teacher", str(tmp_path / "cnn")))
+    assert "cnn: its 3 classes are not the 2 of the training images" in said
+    larger = call(pictures, tmp_path / "run", "--teacher", str(tmp_path / "cnn"), "--read.size", "20", "20")
+    assert "cnn: its scenes are 3x20x24, the training images 3x20x20" in refused(capsys, *larger)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_option_for_a_network_that_sees_all_is_named_by_its_own_phase(
+    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(call(pictures, tmp_path / "run", "--method", "cnn", "--recipe.full-image.steps", "2"))
+    (few,) = warnings(capsys.readouterr().out)
+    assert all(word in few for word in ("phase 1", "2 steps", "--recipe.full-image.steps"))
 
 
 def test_known_sets_are_not_warned_of_few_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,6 +291,36 @@ def test_changes_that_fit_nothing_are_refused(changes: dict[str, Any], pictures:
     with pytest.raises(InfogazeError, match="97 pixels|no_size|no_value"):
         train(out=tmp_path / "run", preset=SMALL, root=pictures, recipe=BRIEF, changes=changes, device="cpu")
     assert not (tmp_path / "run" / "config.json").exists()
+
+
+@pytest.mark.parametrize("val_fraction", [0.0, 0.25])
+def test_a_model_with_a_validation_split_has_a_temperature_for_each_number_of_looks(
+    val_fraction: float, pictures: Path, tmp_path: Path
+) -> None:
+    agent = train(
+        out=tmp_path / "run",
+        preset=SMALL,
+        data="folder",
+        root=pictures,
+        recipe=BRIEF,
+        val_fraction=val_fraction,
+        device="cpu",
+        quiet=True,
+    )
+    if not val_fraction:
+        assert agent.temperatures is None
+        return
+    assert agent.temperatures is not None
+    assert len(agent.temperatures) == agent.num_looks
+    assert agent.temperatures == infogaze.load(tmp_path / "run").temperatures
+    config = read_config(tmp_path / "run")
+    images = load_set("folder", str(pictures), config.data.options)
+    _, validation = split_validation(images.train, config)
+    agent.temperatures = None
+    looked = roll_out(agent, validation)
+    assert fit_temperatures(looked.labels, looked.log_probabilities) == pytest.approx(
+        infogaze.load(tmp_path / "run").temperatures, rel=1e-3
+    )
 
 
 @pytest.mark.parametrize(("count", "known"), [(20, False), (80, True)])

@@ -45,7 +45,7 @@ def test_the_validation_split_is_not_learned_from_and_all_other_scenes_are() -> 
     assert torch.equal(training.images.flatten().long(), training.labels)
     many = Split(torch.zeros(8 * LARGEST, 1, 1, 1, dtype=torch.uint8), torch.zeros(8 * LARGEST, dtype=torch.int64))
     training, validation = split_validation(many, configuration(val_fraction=SHARE))
-    assert (len(training), len(validation)) == (6 * LARGEST, LARGEST)
+    assert (len(training), len(validation)) == (6 * LARGEST, 2 * LARGEST)
 
 
 def test_another_seed_has_another_validation_split_and_a_fraction_of_nothing_none() -> None:
@@ -81,12 +81,16 @@ def test_it_is_looked_at_ten_times_or_so_and_after_the_last_step(steps: int, tim
 
 
 def test_every_phase_says_what_the_weights_that_it_would_end_with_are_worth(tmp_path: Path) -> None:
-    model, config = run(tmp_path / "run", val_fraction=SHARE), configuration(val_fraction=SHARE)
+    # A dictionary's entries follow F once more at the end, which may change its looks; nothing does where there is none.
+    model = run(tmp_path / "run", val_fraction=SHARE, method="paper")
+    config = configuration("paper", val_fraction=SHARE)
     said = shares(tmp_path / "run")
-    assert [phase for phase, _, _ in said if phase == 3] == [3] * 9, "nine steps, each a tenth or more"
+    steps = METHODS["paper"].phases[2].budget(config.recipe).num_steps(72)
+    assert steps < 20, "each is a tenth or more"
+    assert [phase for phase, _, _ in said if phase == 3] == [3] * steps
     assert {phase for phase, _, _ in said} == {1, 2, 3}
     _, validation = split_validation(scenes(), config)
-    measured = validator(validation, config)(model, METHODS["infogaze"].phases[2])
+    measured = validator(validation, config)(model, METHODS["paper"].phases[2])
     of_phase_3 = [accuracy for phase, _, accuracy in said if phase == 3]
     assert any(list(measured) == pytest.approx(accuracy) for accuracy in of_phase_3)
     assert measured[-1] == pytest.approx(max(accuracy[-1] for accuracy in of_phase_3))

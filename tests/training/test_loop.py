@@ -280,9 +280,9 @@ def test_an_epoch_without_a_finite_step_does_not_count_as_a_low_loss(
 
     monkeypatch.setattr(stepping.PhaseLoss, "forward", spoiled)
     monkeypatch.setattr(states, "Plateau", Watched)
-    run(tmp_path / "run", replace(RECIPE, schedule="plateau", phase1=epochs(4)))
+    run(tmp_path / "run", replace(RECIPE, schedule="plateau", phase1=epochs(4), phase2=epochs(4)))
     assert all(loss > 0 for loss in seen)
-    assert len(seen) == 3 + 2 + 2, "the epochs of three phases but for one"
+    assert len(seen) == 3 + 1 + 5, "the epochs of three phases but for one"
 
 
 def test_too_many_bad_steps_in_a_row_stop_the_run_and_say_where(tmp_path: Path) -> None:

@@ -4,13 +4,28 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import Tensor
 
+from infogaze import GlimpseClassifier, ModelConfig, build
+from infogaze.data.sets import NO_LABEL
 from infogaze.methods.three_phases import CLASSIFY, FINETUNE
 from infogaze.nn.belief import Belief
-from infogaze.training.rollout import MIN_EPSILON, accuracy, greedy_looks, random_places, visits
-from tests.support.methods import LOOKS, OBJECTIVE, batch_for
-from tests.support.small_model import model
-from tests.support.tiny import CONFIG
+from infogaze.training.phases import Batch, Outcome
+from infogaze.training.rollout import (
+    MIN_EPSILON,
+    accuracy,
+    classification_outcome,
+    greedy_looks,
+    is_taught,
+    random_places,
+    taught_likelihood,
+    unroll_places,
+    visits,
+)
+from infogaze.training.targets import label_targets
+from tests.support.methods import LOOKS, OBJECTIVE, batch_for, still
+from tests.support.small_model import model, outspoken, plain_beliefs
+from tests.support.tiny import CONFIG, TOKENS
 
 PLACES = CONFIG.grid.num_locations
 
@@ -76,3 +91,46 @@ def test_accuracy_is_the_share_of_correct_predictions_after_each_look() -> None:
     predictions = torch.tensor([[0, 1, 2, 2], [0, 1, 0, 0], [1, 0, 0, 0]])
     log_probabilities = torch.nn.functional.one_hot(predictions, 3).double().log_softmax(-1)
     assert accuracy(log_probabilities, labels).tolist() == [1.0, 0.5, 0.0]
+
+
+def looked_beyond(net: GlimpseClassifier, batch: Batch, places: Tensor, *, more: int) -> Outcome:
+    locations = net.grid.locations()[places]
+    beliefs, _ = unroll_places(net, batch, places)
+    objective = replace(OBJECTIVE, more_looks=more, dropout=0.0)
+    return classification_outcome(net, beliefs, locations=locations, batch=batch, objective=objective)
+
+
+@pytest.mark.parametrize("sizes", [CONFIG, TOKENS], ids=["vector", "tokens"])
+def test_looks_beyond_the_budget_add_the_loss_after_each_of_them_at_places_not_seen_yet(sizes: ModelConfig) -> None:
+    net = still(outspoken(build(sizes)))
+    plain = batch_for(FINETUNE, net, 8)
+    order, more = torch.rand(2, PLACES, generator=torch.Generator().manual_seed(0)), 5
+    batch = replace(plain, more_places=order)
+    places = random_places(batch, LOOKS)
+    base, found = looked_beyond(net, plain, places, more=more), looked_beyond(net, batch, places, more=more)
+    losses = []
+    for scene in range(2):
+        seen = places[:, scene].tolist()
+        rest = [place for place in order[scene].argsort(descending=True).tolist() if place not in seen][:more]
+        one = replace(plain, images=plain.images[scene : scene + 1], labels=plain.labels[scene : scene + 1], noise={})
+        beliefs, _ = plain_beliefs(net, one, torch.tensor([*seen, *rest])[:, None])
+        losses += [-net.backbone.classify(belief)[0, plain.labels[scene]].item() for belief in beliefs[LOOKS:]]
+    assert (found.loss - base.loss).item() == pytest.approx(0.25 * sum(losses) / len(losses), rel=1e-3)
+    assert torch.equal(found.accuracy, base.accuracy)
+    assert torch.equal(found.visits, base.visits)
+
+
+def test_a_batch_that_is_taught_its_labels_as_distributions_has_the_same_loss() -> None:
+    net = still(model())
+    batch = batch_for(CLASSIFY, net, 8)
+    batch = replace(batch, labels=torch.where(torch.arange(8) < 3, NO_LABEL, batch.labels))
+    soft = replace(batch, targets=label_targets(batch.labels, CONFIG.num_classes))
+    one, other = (CLASSIFY.loss(net, given, objective=OBJECTIVE, looks=None) for given in (batch, soft))
+    torch.testing.assert_close(one.loss, other.loss)
+    torch.testing.assert_close(one.accuracy, other.accuracy)
+    assert torch.equal(is_taught(batch), is_taught(soft))
+    predicted = torch.randn(2, 8, CONFIG.num_classes, generator=torch.Generator().manual_seed(0)).log_softmax(-1)
+    known = is_taught(batch)
+    torch.testing.assert_close(
+        taught_likelihood(predicted, batch)[:, known], taught_likelihood(predicted, soft)[:, known]
+    )

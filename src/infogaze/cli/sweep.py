@@ -70,6 +70,8 @@ class Sweep:
     """Share of the training split that is the validation split in every run; see `infogaze train --help`."""
     num_labels: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
     """How many training images keep their label in every run; see `infogaze train --help`."""
+    teacher: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint="")] = None
+    """A run that teaches all methods that look; see `infogaze train --help`."""
     measure: Annotated[tuple[str, ...], tyro.conf.arg(metavar=f"{MEASUREMENT_NAMES} [...]")] = ("records", "judged")
     """What is measured of every run, see `infogaze evaluate --help`; judged where the cnn is among the methods."""
     at_once: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
@@ -166,6 +168,8 @@ class Sweep:
             arguments += ["--val-fraction", str(self.val_fraction)]
         if self.num_labels is not None:
             arguments += ["--num-labels", str(self.num_labels)]
+        if self.teacher is not None and (method is None or METHODS[method].sees != "everything"):
+            arguments += ["--teacher", str(self.teacher)]
         arguments += as_arguments(read_changes_of(self), "read.")
         preset_changes, recipe_changes = changes_of(self)
         fixed = {} if method is None else METHODS[method].overrides

@@ -72,6 +72,9 @@ class Train:
     num_labels: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
     """How many training images keep their label, as many of each class as can be; all if not given. The others teach what is imagined,
     where the method imagines, and nothing else."""
+    teacher: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint="")] = None
+    """A run of a method that sees complete images, on the same set: what it says of each training image is taught beside the label
+    (--recipe.teacher-weight). No look sees more for it."""
     seed: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
     """Fixes everything: weights, order, looks, augmentation; 0 if not given."""
     device: str = "auto"
@@ -104,6 +107,7 @@ class Train:
                 start_from=self.start_from,
                 val_fraction=file.val_fraction if self.val_fraction is None else self.val_fraction,
                 num_labels=file.num_labels if self.num_labels is None else self.num_labels,
+                teacher=self.teacher,
                 seed=(file.seed or 0) if self.seed is None else self.seed,
                 device=self.device,
                 save_every=self.save_every,

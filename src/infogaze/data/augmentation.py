@@ -38,6 +38,14 @@ class Augmentation:
     """Contrast likewise."""
     saturation: float = 0.4
     """Saturation likewise; grey images have none."""
+    exposure: float = 0.0
+    """The sensor's exposure: up to so many stops too much or too little, with probability one half."""
+    blur: float = 0.0
+    """The sensor's blur: a Gaussian of up to so many pixels (standard deviation), with probability one half."""
+    noise: float = 0.0
+    """The sensor's noise: normal, of up to this share of the pixel range (standard deviation), with probability one half."""
+    displacement: int = 0
+    """How many pixels at most a glimpse is taken from the place that was asked for, in each direction."""
 
     def __post_init__(self) -> None:
         low, high = self.crop_scale
@@ -46,7 +54,7 @@ class Augmentation:
         low, high = self.crop_ratio
         if not 0 < low <= high:
             raise InfogazeError(f"crop_ratio is {self.crop_ratio}; it must rise, above 0")
-        for name in ("brightness", "contrast", "saturation"):
+        for name in ("brightness", "contrast", "saturation", "exposure", "blur", "noise", "displacement"):
             if getattr(self, name) < 0:
                 raise InfogazeError(f"{name} is {getattr(self, name)}; it must not be negative")
 

@@ -58,6 +58,8 @@ def not_one_curve(here: About, there: About) -> str:
         why = "used horizontal-flip test-time augmentation in one and not in the other"
     elif (here.recipe, here.num_labels) != (there.recipe, there.num_labels):
         why = f"was trained by the recipe {describe_recipe(here)} in one and {describe_recipe(there)} in the other"
+    elif (here.teacher is None) != (there.teacher is None):
+        why = "had a teacher in one and none in the other"
     elif here.val_fraction != there.val_fraction:
         why = f"had a validation split of {here.val_fraction:g} in one and {there.val_fraction:g} in the other"
     return f"cannot be one curve: {here.method} {why}" if why else ""

@@ -1,4 +1,4 @@
-"""Looks at scenes that were shifted, scaled, blurred, made noisy or partly covered."""
+"""Looks at scenes, or by a sensor, with something wrong (see `infogaze.evaluation.corruptions`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from infogaze.data.sets import Split
-from infogaze.evaluation.corruptions import CORRUPTIONS
+from infogaze.evaluation.corruptions import CORRUPTIONS, Corruption
 from infogaze.evaluation.measurement import Measurement, OnProgress, Subject, first_scenes
 from infogaze.evaluation.rollouts import roll_out
 from infogaze.evaluation.store import Record
@@ -36,20 +36,21 @@ def corrupted(subject: Subject, on_progress: OnProgress) -> Corrupted:
     """Look under each corruption; the first severity of each is none, and is looked at once."""
     some, seeds = subject.some, scene_seeds(subject.seed, len(subject.some))
 
-    def predictions(images: Tensor) -> Tensor:
+    def predictions(kind: Corruption, severity: float) -> Tensor:
         looked = roll_out(
             subject.agent,
-            Split(images, some.labels),
+            Split(kind.apply(some.images, severity, seeds), some.labels),
             seed=subject.seed,
             batch_size=subject.batch_size,
+            sensor_of=kind.sensor(severity),
             on_progress=on_progress,
         )
         return looked.predictions  # [n, T]
 
-    clean = predictions(some.images)
+    clean = predictions(next(iter(CORRUPTIONS.values())), 0.0)
     kinds = []
     for kind in CORRUPTIONS.values():
-        levels = [predictions(kind.apply(some.images, severity, seeds)) for severity in kind.severities[1:]]
+        levels = [predictions(kind, severity) for severity in kind.severities[1:]]
         kinds.append(torch.stack([clean, *levels]))
     severities = torch.tensor([kind.severities for kind in CORRUPTIONS.values()])
     return Corrupted(some.labels.cpu(), severities, torch.stack(kinds))
@@ -60,5 +61,5 @@ MEASUREMENT = Measurement(
     measure=corrupted,
     lacking="looks at corrupted scenes",
     work=lambda subject: PASSES * len(subject.some),
-    source=first_scenes,
+    source=lambda subject: f"{first_scenes(subject)}, {len(CORRUPTIONS)} corruptions",
 )

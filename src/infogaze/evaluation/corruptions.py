@@ -1,4 +1,5 @@
-"""What may go wrong with a scene before it is looked at: it is shifted, scaled, blurred, made noisy or partly covered.
+"""What may go wrong with a scene before it is looked at: it is shifted, scaled, blurred, made noisy, partly covered or badly exposed; and
+with a look: it is taken beside the place that was asked for.
 
 What happens to a scene depends on its image, the severity and its seed alone. All is elementwise, so that neither its batch nor the
 choice of an algorithm for it changes a bit. Edge pixels are repeated where a corruption needs what is beyond them.
@@ -9,12 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Float, Int, Num, UInt8
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
+from infogaze.evaluation.rollouts import SensorOf, clean_sensor
+from infogaze.gaze.sensor import ImageSensor
+from infogaze.grid import Location, tensor_of
 from infogaze.rng import SceneNoise
 
 _GREY = 128
@@ -23,7 +28,7 @@ _TRUNCATE = 4.0  # standard deviations, at which a Gaussian is cut off
 _BEFORE_ALL_LOOKS = -1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Corruption:
     """One kind, and how strong it is made."""
 
@@ -33,6 +38,8 @@ class Corruption:
     """From none, 0, to strong for scenes of 32x32 pixels."""
     apply: Callable[[UInt8[Tensor, "B C H W"], float, Int[Tensor, " B"]], UInt8[Tensor, "B C H W"]]
     """The corrupted images, from images, severity and scene seeds."""
+    sensor: Callable[[float], SensorOf] = lambda severity: clean_sensor
+    """What looks at them, from the severity."""
 
 
 def shift(images: UInt8[Tensor, "B C H W"], pixels: float, seeds: Int[Tensor, " B"]) -> UInt8[Tensor, "B C H W"]:
@@ -76,12 +83,46 @@ def occlusion(images: UInt8[Tensor, "B C H W"], share: float, seeds: Int[Tensor,
     return images.masked_fill(covered[:, None], _GREY)
 
 
+def exposure(images: UInt8[Tensor, "B C H W"], stops: float, seeds: Int[Tensor, " B"]) -> UInt8[Tensor, "B C H W"]:
+    """So many stops too much light or too little, as it falls for each scene; what is too bright is cut off."""
+    sign = torch.where(_random(images, seeds).uniform() < 0.5, -1.0, 1.0)  # [B]
+    return _pixels(images * torch.exp2(stops * sign)[:, None, None, None])
+
+
+def untouched(images: UInt8[Tensor, "B C H W"], severity: float, seeds: Int[Tensor, " B"]) -> UInt8[Tensor, "B C H W"]:
+    """The scenes unchanged, for what goes wrong at each look."""
+    return images
+
+
+class DisplacedSensor(ImageSensor):
+    """A sensor over images that goes to a place so many pixels from the one asked for, in a direction of each look's own."""
+
+    def __init__(self, images: Tensor, glimpse_size: int, seeds: Int[Tensor, " B"], *, pixels: float) -> None:
+        super().__init__(images, glimpse_size)
+        self._pixels, self._seeds = pixels, seeds.to(images.device)
+        self._last = [side - glimpse_size for side in images.shape[-2:]]
+
+    def look(self, where: Location) -> Num[Tensor, "B C g g"]:
+        """The glimpses at the nearest whole pixels, never outside of the scene."""
+        angle = 2 * math.pi * SceneNoise(self._seeds, _BEFORE_ALL_LOOKS - len(self.log)).uniform()  # [B]
+        away = torch.stack([(self._pixels * side).round() for side in (angle.sin(), angle.cos())], -1)
+        rows, cols = (tensor_of(where).to(away.device) + away).unbind(-1)
+        return super().look(torch.stack([rows.clamp(0, self._last[0]), cols.clamp(0, self._last[1])], -1).long())
+
+
 CORRUPTIONS: dict[str, Corruption] = {
-    "shift": Corruption("pixels", (0.0, 1.0, 2.0, 4.0, 8.0), shift),
-    "scale": Corruption("times larger", (0.0, 0.1, 0.2, 0.4, 0.8), scale),
-    "blur": Corruption("pixels (sigma)", (0.0, 0.5, 1.0, 1.5, 2.0), blur),
-    "noise": Corruption("of the pixel range (sigma)", (0.0, 0.04, 0.08, 0.16, 0.32), noise),
-    "occlusion": Corruption("of the area", (0.0, 0.05, 0.1, 0.2, 0.4), occlusion),
+    "shift": Corruption(unit="pixels", severities=(0.0, 1.0, 2.0, 4.0, 8.0), apply=shift),
+    "scale": Corruption(unit="times larger", severities=(0.0, 0.1, 0.2, 0.4, 0.8), apply=scale),
+    "blur": Corruption(unit="pixels (sigma)", severities=(0.0, 0.5, 1.0, 1.5, 2.0), apply=blur),
+    "noise": Corruption(unit="of the pixel range (sigma)", severities=(0.0, 0.04, 0.08, 0.16, 0.32), apply=noise),
+    "occlusion": Corruption(unit="of the area", severities=(0.0, 0.05, 0.1, 0.2, 0.4), apply=occlusion),
+    "exposure": Corruption(unit="stops, up or down", severities=(0.0, 0.5, 1.0, 1.5, 2.0), apply=exposure),
+    "displacement": Corruption(
+        unit="pixels from the place asked for",
+        severities=(0.0, 1.0, 2.0, 3.0, 4.0),
+        apply=untouched,
+        sensor=lambda pixels: partial(DisplacedSensor, pixels=pixels),
+    ),
 }
 """By name, in the order of `Corrupted.severities`. The first severity of each is 0 and changes nothing."""
 

@@ -64,9 +64,9 @@ def expected_of_looks(looked: Rollouts, grid: GlimpseGrid) -> Float[Tensor, "N T
     return looked.gains.flatten(2).gather(2, grid.nearest(looked.locations)[..., None]).squeeze(2)
 
 
-def _classified_whole(agent: Agent, pixels: Float[Tensor, "B C H W"]) -> Float[Tensor, "B classes"]:
-    """log p(y) of a network that sees all."""
-    picture = Belief(pixels.flatten(1), torch.zeros(len(pixels), 0, device=pixels.device))
+def classified_whole(agent: Agent, pixels: Float[Tensor, "B C H W"]) -> Float[Tensor, "B classes"]:
+    """log p(y) of a network that sees all, given pixels in [-1, 1]."""
+    picture = Belief(pixels.flatten(1), pixels.new_zeros(len(pixels), 0))
     return agent.model.backbone.classify(picture)
 
 
@@ -76,9 +76,9 @@ def _seen_whole(agent: Agent, split: Split, *, batch_size: int, on_progress: OnP
     outputs: list[Float[Tensor, "B 1 classes"]] = []
     for first in range(0, len(split), batch_size):
         images = split.images[first : first + batch_size].to(agent.model.device)
-        output = _classified_whole(agent, normalise_pixels(images))
+        output = classified_whole(agent, normalise_pixels(images))
         if agent.flip_tta:
-            flipped = _classified_whole(agent, normalise_pixels(images).flip(-1))
+            flipped = classified_whole(agent, normalise_pixels(images).flip(-1))
             output = torch.logaddexp(output, flipped) - math.log(2.0)
         outputs.append(output[:, None].cpu())
         labels.append(split.labels[first : first + batch_size].cpu())

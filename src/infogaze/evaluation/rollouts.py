@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +16,8 @@ from infogaze.gaze.policies import ScenePolicy
 from infogaze.gaze.sensor import ImageSensor
 from infogaze.rng import scene_seeds
 
+SensorOf = Callable[[Tensor, int, Int[Tensor, " B"]], ImageSensor]
+"""What looks at a batch of images, made from them, the glimpse size and the scenes' seeds."""
 LEAST = -1e4
 """What stands for the logarithm of zero, in nats."""
 
@@ -50,6 +52,11 @@ class Rollouts:
         return self.predictions == self.labels[:, None]
 
 
+def clean_sensor(images: Tensor, glimpse_size: int, seeds: Int[Tensor, " B"]) -> ImageSensor:
+    """A sensor that shows what is there."""
+    return ImageSensor(images, glimpse_size)
+
+
 def roll_out(
     agent: Agent,
     split: Split,
@@ -58,6 +65,7 @@ def roll_out(
     budget: int | None = None,
     batch_size: int = 200,
     imagine: bool = False,
+    sensor_of: SensorOf = clean_sensor,
     on_progress: OnProgress = lambda scenes: None,
 ) -> Rollouts:
     """Look at every scene of the split. First looks and noise depend on the seed and the scene alone, not on policy or batch.
@@ -67,10 +75,10 @@ def roll_out(
     parts = []
     for first in range(0, len(split), batch_size):
         images, labels = split.images[first : first + batch_size], split.labels[first : first + batch_size]
-        sensor = ImageSensor(images.to(agent.model.device), agent.model.grid.glimpse_size)
         seeds = (
             scene_seeds(seed, len(labels), first=first) if isinstance(seed, int) else seed[first : first + batch_size]
         )
+        sensor = sensor_of(images.to(agent.model.device), agent.model.grid.glimpse_size, seeds)
         policy = agent.policy
         looker = agent.with_policy(policy.for_scenes(images, labels)) if isinstance(policy, ScenePolicy) else agent
         episode = looker.run(sensor, budget, batch=len(labels), seed=seeds)

@@ -88,6 +88,8 @@ class About:
     """How images of another size were brought to the scenes', resize, crop or pad; empty where none were."""
     num_labels: int | None = None
     """How many training images had a label; None where all had."""
+    teacher: str | None = None
+    """Digest of the weights of the network that taught it; None for none."""
 
 
 _COMPACT = {torch.float32: torch.float16, torch.int64: torch.int32}

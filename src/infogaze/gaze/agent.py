@@ -61,6 +61,7 @@ class Agent:
         precision: Literal["float32", "bfloat16"] = "float32",
         flip_tta: bool = False,
         fit: Fit = "crop",
+        temperatures: Sequence[float] | None = None,
         typicality: Typicality | None = None,
         origin: Origin | None = None,
     ) -> None:
@@ -78,6 +79,9 @@ class Agent:
         """The names of the labels."""
         self.num_looks = num_looks
         """The budget of an episode that is given no other."""
+        self.temperatures = None if temperatures is None else require_temperatures(temperatures)
+        """For each number of looks, from one on, what log-probabilities are divided by before they are stated; the last is for more looks
+        too. None states them as the networks do. Gains are not changed by it."""
         self.typicality = typicality
         """The glimpses of training, by which scenes unlike any of them are noticed; None where that is not known."""
         self.origin = origin
@@ -105,12 +109,12 @@ class Agent:
             if len(answers) < 2:
                 raise InfogazeError(f"answers are {list(answers)}; a head needs the names of at least two")
             backbone = AskedBackbone(model.backbone, head=question.to(model.device))
-            names = tuple(answers)
+            names, temperatures = tuple(answers), None
         else:
-            names = tuple(question)
+            names, temperatures = tuple(question), self.temperatures
             backbone = AskedBackbone(model.backbone, groups=Groups(_groups(question, self.classes)).to(model.device))
         other = self._around(Model(model.grid, backbone, imagination=model.imagination))
-        other.classes = names
+        other.classes, other.temperatures = names, temperatures
         return other
 
     def on_grid(self, *, stride: int) -> Agent:
@@ -172,6 +176,7 @@ class Agent:
             autocast=torch.autocast(self.model.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"),
             channels=None if self.origin is None else self.origin.config.channels,
             flip_tta=self.flip_tta,
+            temperatures=self.temperatures,
             typicality=None if self.typicality is None else self.typicality.to(self.model.device),
             allowed=None if allowed is None else _mask(allowed, self.model.grid, batch).to(self.model.device),
         )
@@ -262,6 +267,15 @@ def _mask(allowed: Mask, grid: GlimpseGrid, batch: int) -> Bool[Tensor, "B L"]:
     if not bool(mask.any(1).all()):
         raise InfogazeError("allowed leaves a scene without a location")
     return mask.clone()
+
+
+def require_temperatures(temperatures: Sequence[float]) -> tuple[float, ...]:
+    """Refuses what is no temperature for each number of looks."""
+    if not temperatures or not all(0.0 < value < float("inf") for value in temperatures):
+        raise InfogazeError(
+            f"temperatures are {list(temperatures)}; numbers above 0 are needed, one for each number of looks"
+        )
+    return tuple(float(value) for value in temperatures)
 
 
 def _at_least_one(name: str, value: int) -> int:

@@ -32,7 +32,8 @@ class CapturedPolicy:
             # What they were captured with is gone.
             graphs = {}
         self._graphs[model] = (model.weights_version, graphs)
-        key = (*belief.hidden.shape, torch.is_autocast_enabled(belief.hidden.device.type))
+        belief = model.backbone.rounded(belief)
+        key = (belief.hidden.shape, belief.memory.shape, torch.is_autocast_enabled(belief.hidden.device.type))
         if key not in graphs:
             graphs[key] = _Captured(self._policy, model, belief, candidates=candidates, noise=noise)
         return graphs[key].replay(belief, candidates, noise)

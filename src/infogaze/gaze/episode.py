@@ -5,6 +5,8 @@ An episode receives glimpses and nothing else. It has no image, so nothing it sa
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +23,7 @@ from infogaze.nn.gain import entropy
 from infogaze.nn.imagination import ImaginedScene
 from infogaze.nn.model import GlimpseClassifier, Model
 from infogaze.nn.pixels import normalise_pixels
+from infogaze.nn.temperature import tempered
 from infogaze.nn.typicality import Typicality
 from infogaze.rng import SceneNoise
 
@@ -37,8 +40,8 @@ class Look:
     """Their entropy in nats."""
     gain: Float[Tensor, "B rows cols"]
     """The map that chose the location, in nats; zeros where none did."""
-    belief: Belief
-    """What is held of the scenes after the look."""
+    hidden: Float[Tensor, "B h"]
+    """Of the belief after the look: all that a classifier and an imagination read of it. What else it holds is in `Episode.belief`."""
 
 
 class Episode:
@@ -57,6 +60,7 @@ class Episode:
         autocast: torch.autocast,
         channels: int | None = None,
         flip_tta: bool = False,
+        temperatures: Sequence[float] | None = None,
         typicality: Typicality | None = None,
         allowed: Bool[Tensor, "B L"] | None = None,
     ) -> None:
@@ -66,6 +70,7 @@ class Episode:
         self._seeds = seeds
         self._policy, self._first_policy = policy, first_policy
         self._stop = stop
+        self._temperatures = None if temperatures is None else torch.tensor(temperatures, device=seeds.device)
         self._typicality = typicality
         self.batch = len(seeds)
         """Number of scenes."""
@@ -117,7 +122,8 @@ class Episode:
         if not isinstance(self._model, Model):
             return None
         with self._autocast:
-            return self._model.imagination.draw(self.history[look].belief, self._model.grid)
+            hidden = self.history[look].hidden
+            return self._model.imagination.draw(Belief(hidden, hidden[:, :0]), self._model.grid)
 
     @property
     def probabilities(self) -> Float[Tensor, "B classes"]:
@@ -190,18 +196,22 @@ class Episode:
             chosen_by = torch.where((location == asked.location).all(1, keepdim=True), asked.gain, chosen_by)
         with self._autocast:
             content = self._model.backbone.features(pixels)
-        updated, probabilities = self._updated(self._belief, content, location)
+        updated, classes = self._updated(self._belief, content, location)
         if self._flipped is not None:
             with self._autocast:
                 mirrored = self._model.backbone.features(pixels.flip(-1))
             flipped, also = self._updated(self._flipped, mirrored, self._model.grid.mirrored(location))
             self._flipped = flipped.where(running, self._flipped)
-            probabilities = (probabilities + also) / 2
+            classes = torch.logaddexp(classes, also) - math.log(2.0)
+        self.looks_taken = self.looks_taken + running
+        if self._temperatures is not None:
+            number = self.looks_taken.clamp(1, len(self._temperatures)) - 1
+            classes = tempered(classes, self._temperatures[number])
+        probabilities = self._model.backbone.answers(classes).exp()
         self._probabilities = torch.where(running[:, None], probabilities, self.probabilities)
         self._belief = updated.where(running, self._belief)
         if self._typicality is not None:
             self._ood = self._ood + running * self._typicality.score(content)
-        self.looks_taken = self.looks_taken + running
         self._candidates = self._candidates & ~(self._model.grid.at(location) & running[:, None])
         self._chosen_by, self._next, self._asked, self._over = chosen_by, None, None, None
         self.history.append(
@@ -210,18 +220,18 @@ class Episode:
                 probabilities=self._probabilities,
                 entropy=entropy(self._probabilities),
                 gain=self._grid_map(chosen_by),
-                belief=self._belief,
+                hidden=self._belief.hidden,
             )
         )
         if self._stop is not None and not self.done:
             self.stopped, self._over = self.stopped | self._stop(self), None
 
     def _updated(self, belief: Belief, content: Tensor, location: Tensor) -> tuple[Belief, Tensor]:
-        """The belief with these glimpses, and the class probabilities it holds."""
+        """The belief with these glimpses, and the log-probability of each class that it holds."""
         backbone = self._model.backbone
         with self._autocast:
             updated = backbone.update(belief, content, location)
-            return updated, backbone.classify(updated).exp()
+            return updated, backbone.classes(updated)
 
     @torch.no_grad()
     def _plan(self) -> Choice:

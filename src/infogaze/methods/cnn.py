@@ -19,9 +19,8 @@ from infogaze.nn.belief import Belief
 from infogaze.nn.config import ModelConfig
 from infogaze.nn.model import GlimpseClassifier
 from infogaze.nn.precision import precise
-from infogaze.training.losses import classification_loss
 from infogaze.training.phases import Batch, Objective, Outcome, Phase
-from infogaze.training.rollout import accuracy
+from infogaze.training.rollout import accuracy, taught_loss
 
 
 class _Block(nn.Sequential):
@@ -113,7 +112,7 @@ def classify_whole(model: GlimpseClassifier, batch: Batch, *, objective: Objecti
     """Cross-entropy of complete images."""
     picture = Belief(batch.images.flatten(1), batch.images.new_zeros(len(batch.labels), 0))
     predicted = model.backbone.classify(picture)[None]  # [1, B, classes]
-    loss = classification_loss(predicted, batch.labels)
+    loss = taught_loss(predicted, batch)
     nowhere = torch.zeros(1, model.grid.num_locations, device=predicted.device)
     return Outcome(loss, accuracy(predicted, batch.labels), nowhere)
 
@@ -126,6 +125,7 @@ PHASES = (
         loss=classify_whole,
         budget=lambda recipe: recipe.full_image,
         rate=0,
+        mixes=True,
         sees_whole=True,
     ),
 )

@@ -1,13 +1,15 @@
 """Ours: imagination by dictionary. Phase 1 is the paper's; then a dictionary and its head are learned; then everything, on own looks.
 
 Nothing in the second phase sees a label. In the third, F, R and C learn to classify on the looks that the gain chooses, as the paper's do,
-and the dictionary follows F: the head and the entries learn from the same scenes, without a gradient to the belief.
+and the dictionary follows F: the head and the entries learn from the same scenes, and a small share of the head's gradient reaches F and R.
+
+A scene without a label is given one by the model itself: what it believes after more looks than the budget has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -16,7 +18,6 @@ from torch.nn import functional
 
 from infogaze.errors import InfogazeError
 from infogaze.gaze.policies import GainPolicy
-from infogaze.grid import extract
 from infogaze.methods.method import Method
 from infogaze.methods.three_phases import CLASSIFY, ChosenLooks, correction_loss, looks_by
 from infogaze.nn.belief import Belief
@@ -30,14 +31,23 @@ from infogaze.training.phases import Batch, NoiseSpec, Objective, Outcome, Phase
 from infogaze.training.rollout import (
     accuracy,
     classification_outcome,
+    glimpses_at,
     hidden_size,
+    is_taught,
     random_places,
     unroll_places,
     visits,
 )
+from infogaze.training.targets import label_targets
 
 _ASKED = 12
 """Places of a scene that the head is asked for at each look of a training step."""
+_BEFORE = 0.25
+"""The share of a recipe's phase 2 that the head learns alone; the rest is added to phase 3, where F, R and C learn too."""
+_SHARE = 0.1
+"""Of the gradient of what the head is asked, that reaches the belief in phase 3."""
+_MORE_LOOKS, _SHARPEN = 20, 2.0
+"""Looks beyond the budget behind the label that a scene without one is given, and the power that its probabilities are raised to."""
 _SCENES, _PLACES = 20_000, 8
 """How many training scenes the entries are the means of, about, and how many places of each."""
 _ITERATIONS, _AGAIN = 25, 3
@@ -69,9 +79,10 @@ def imagine(model: Model, batch: Batch, *, objective: Objective, looks: None = N
 
 
 def entry_loss(model: Model, beliefs: Belief, held: Held) -> Float[Tensor, ""]:
-    """The cross-entropy of which entry some places hold, after every look. No gradient reaches the belief."""
+    """The cross-entropy of which entry some places hold, after every look. A small share of the gradient reaches the belief."""
     locations = model.grid.locations(held.places.device)[held.places]
-    log_probabilities = _dictionary(model).log_probabilities(beliefs.hidden.detach(), locations)  # [T, B, q, K]
+    hidden = beliefs.hidden.detach().lerp(beliefs.hidden, _SHARE)
+    log_probabilities = _dictionary(model).log_probabilities(hidden, locations)  # [T, B, q, K]
     wanted = held.entries.expand(len(log_probabilities), *held.entries.shape)
     return functional.nll_loss(log_probabilities.flatten(0, 2), wanted.flatten())
 
@@ -96,8 +107,19 @@ def finetune_noise(model: Model, objective: Objective) -> Mapping[str, NoiseSpec
     }
 
 
-def choose_by_dictionary(model: Model, batch: Batch, objective: Objective) -> tuple[ChosenLooks, Held]:
-    """Looks where label and look, as imagined, tell most of each other; and what the head is asked for."""
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """What phase 3 learns from, of a batch."""
+
+    looks: ChosenLooks
+    held: Held
+    """What the head is asked for."""
+    labels: Float[Tensor, "B classes"] | None
+    """Of all scenes, as distributions; None where every scene has one of its own."""
+
+
+def choose_by_dictionary(model: Model, batch: Batch, objective: Objective) -> Chosen:
+    """Looks where label and look, as imagined, tell most of each other; and what is learned from them."""
     # Weights change from step to step: what follows from them is computed once for all looks of this one.
     table = model.entry_table()
     looks = looks_by(
@@ -108,15 +130,40 @@ def choose_by_dictionary(model: Model, batch: Batch, objective: Objective) -> tu
         batch,
         objective=objective,
     )
-    return looks, held_entries(model, batch)
+    held = held_entries(model, batch)
+    if not objective.some_unlabelled:
+        return Chosen(looks=looks, held=held, labels=None)
+    labels, outcome = own_labels(model, batch, looks.places)
+    taught = replace(looks, outcome=outcome, labelled=torch.ones_like(looks.labelled))
+    return Chosen(looks=taught, held=held, labels=labels)
 
 
-def finetune(model: Model, batch: Batch, *, objective: Objective, looks: tuple[ChosenLooks, Held]) -> Outcome:
+@torch.no_grad()
+def own_labels(
+    model: Model, batch: Batch, places: Int[Tensor, "T B"]
+) -> tuple[Float[Tensor, "B classes"], Float[Tensor, "_ B"]]:
+    """The label of each scene as a distribution, and how much each look but the first lowered the loss by it, in nats.
+
+    Where a scene has no label it is what is believed after these looks and some more, sharpened. Uses the noise `asked`.
+    """
+    unseen = batch.noise["asked"].scatter(1, places.t(), -1.0)
+    more = unseen.topk(min(_MORE_LOOKS, unseen.shape[1] - len(places))).indices.t()
+    beliefs, _ = unroll_places(model, batch, torch.cat([places, more]))
+    predicted = model.backbone.classify(beliefs)  # [T + more, B, classes]
+    known = label_targets(batch.labels, predicted.shape[-1]) if batch.targets is None else batch.targets
+    labels = torch.where(is_taught(batch)[:, None], known, (_SHARPEN * precise(predicted[-1])).softmax(-1))
+    likelihood = (labels * predicted[: len(places)]).sum(-1)
+    return labels, likelihood[1:] - likelihood[:-1]
+
+
+def finetune(model: Model, batch: Batch, *, objective: Objective, looks: Chosen) -> Outcome:
     """Phase 3: everything, with looks chosen by gain."""
-    dictionary, (chosen, held) = _dictionary(model), looks
+    dictionary, chosen, held = _dictionary(model), looks.looks, looks.held
     beliefs, content = unroll_places(model, batch, chosen.places)
     locations = model.grid.locations(chosen.places.device)[chosen.places]
-    classified = classification_outcome(model, beliefs, locations=locations, batch=batch, objective=objective)
+    classified = classification_outcome(
+        model, beliefs, locations=locations, batch=batch, objective=objective, labels=looks.labels
+    )
     seen = precise(content.detach())
     own = functional.one_hot(dictionary.nearest(seen), len(dictionary.entries)).to(seen.dtype)
     with torch.autocast(seen.device.type, enabled=False):
@@ -164,7 +211,7 @@ def _many_glimpses(model: Model, batches: Iterator[Batch]) -> tuple[Float[Tensor
             places = batch.noise["asked"].topk(min(_PLACES, model.grid.num_locations)).indices
             contents.append(precise(_content(model, batch, places)).flatten(0, 1))
             locations = model.grid.locations(places.device)[places]
-            pixels.append(extract(batch.images, locations, model.grid.glimpse_size).flatten(0, 1).half())
+            pixels.append(glimpses_at(model.grid, batch, locations).flatten(0, 1).half())
             scenes += len(batch.labels)
             if scenes >= _SCENES:
                 break
@@ -173,7 +220,7 @@ def _many_glimpses(model: Model, batches: Iterator[Batch]) -> tuple[Float[Tensor
 
 def _content(model: Model, batch: Batch, places: Int[Tensor, "B q"]) -> Float[Tensor, "B q f"]:
     locations = model.grid.locations(places.device)[places]
-    return model.backbone.features(extract(batch.images, locations, model.grid.glimpse_size))
+    return model.backbone.features(glimpses_at(model.grid, batch, locations))
 
 
 def _dictionary(model: Model) -> Dictionary:
@@ -187,7 +234,7 @@ IMAGINE = Phase(
     noise=imagine_noise,
     loss=imagine,
     frozen=lambda model: [model.backbone],
-    budget=lambda recipe: recipe.phase2,
+    budget=lambda recipe: recipe.phase2.scaled(_BEFORE),
     rate=1,
     prepare=prepare_dictionary,
     conclude=conclude_dictionary,
@@ -200,7 +247,7 @@ FINETUNE = Phase(
     noise=finetune_noise,
     choose=choose_by_dictionary,
     loss=finetune,
-    budget=lambda recipe: recipe.phase3,
+    budget=lambda recipe: recipe.phase2.scaled(1.0 - _BEFORE).followed_by(recipe.phase3),
     rate=2,
     conclude=conclude_dictionary,
     scenes="half labelled",

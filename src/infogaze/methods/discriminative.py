@@ -30,9 +30,14 @@ from infogaze.nn.gain import class_entropy
 from infogaze.nn.model import GlimpseClassifier, build_backbone
 from infogaze.nn.precision import precise
 from infogaze.rng import SceneNoise
-from infogaze.training.losses import log_likelihood
 from infogaze.training.phases import Batch, NoiseSpec, Objective, Outcome, Phase, after_phase_1, uniform
-from infogaze.training.rollout import classification_outcome, greedy_looks, hidden_size, unroll_places
+from infogaze.training.rollout import (
+    classification_outcome,
+    greedy_looks,
+    hidden_size,
+    taught_likelihood,
+    unroll_places,
+)
 
 
 class Valuer(GlimpseClassifier):
@@ -85,7 +90,7 @@ def estimate(model: Valuer, batch: Batch, *, objective: Objective, looks: Int[Te
     locations = model.grid.locations(looks.device)[looks]
     classified = classification_outcome(model, beliefs, locations=locations, batch=batch, objective=objective)
     with torch.no_grad():
-        loss = -log_likelihood(model.backbone.classify(beliefs), batch.labels)  # [T, B]
+        loss = -taught_likelihood(model.backbone.classify(beliefs), batch)  # [T, B]
         outcome = loss[:-1] - loss[1:]
     before = Belief(beliefs.hidden[:-1], beliefs.memory[:-1])
     expected = model.value(before).gather(2, looks[1:, :, None]).squeeze(2)  # [T - 1, B]

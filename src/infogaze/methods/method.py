@@ -18,6 +18,8 @@ _OF_F_R_AND_C = {
     "attention_hops",
     "glimpse_residuals",
     "residual_belief",
+    "token_layers",
+    "token_heads",
 }
 
 

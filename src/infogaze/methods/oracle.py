@@ -59,9 +59,10 @@ def true_gain(
     model: GlimpseClassifier, belief: Belief, *, content: Float[Tensor, "B L f"], labels: Int[Tensor, " B"]
 ) -> Float[Tensor, "B L"]:
     """How much a look at each location would raise the log-probability of the true label, in nats."""
-    locations = model.grid.locations(labels.device)
-    after = model.backbone.classify(model.backbone.update(belief.unsqueeze(1), content, locations))  # [B, L, classes]
-    now = model.backbone.classify(belief)  # [B, classes]
+    backbone = model.backbone
+    received = backbone.receive(content, model.grid.locations(labels.device))
+    after = backbone.classify(backbone.foresee(belief.unsqueeze(1), received))  # [B, L, classes]
+    now = backbone.classify(belief)  # [B, classes]
     index = labels[:, None]
     return after.gather(2, index[:, None].expand(-1, after.shape[1], 1)).squeeze(2) - now.gather(1, index)
 

@@ -28,9 +28,17 @@ from infogaze.nn.config import ModelConfig
 from infogaze.nn.model import GlimpseClassifier, build_backbone
 from infogaze.nn.precision import precise
 from infogaze.rng import SceneNoise
-from infogaze.training.losses import classification_loss, reinforce_loss
+from infogaze.training.losses import reinforce_loss
 from infogaze.training.phases import Batch, NoiseSpec, Objective, Outcome, Phase, after_phase_1, normal, uniform
-from infogaze.training.rollout import accuracy, classify_with_dropout, glimpse_content, hidden_size, look_at, visits
+from infogaze.training.rollout import (
+    accuracy,
+    classify_with_dropout,
+    glimpse_content,
+    hidden_size,
+    look_at,
+    taught_loss,
+    visits,
+)
 
 SPREAD = 0.3
 """s: three twentieths of the way across the scene."""
@@ -117,7 +125,7 @@ def reinforce(model: Ram, batch: Batch, *, objective: Objective, looks: AimedLoo
     predicted = classify_with_dropout(model, beliefs, batch, objective=objective)
     before = Belief(beliefs.hidden[:-1], beliefs.memory[:-1])
     reward = looks.correct[-1].float().expand(len(looks.samples) - 1, -1)
-    loss = classification_loss(predicted[-1:], batch.labels)
+    loss = taught_loss(predicted[-1:], batch)
     loss = loss + reinforce_loss(log_density(looks.samples[1:], model.aim(before)), reward, model.expect(before))
     return Outcome(loss, accuracy(predicted, batch.labels), visits(looks.locations, model.grid))
 

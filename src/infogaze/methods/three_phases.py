@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from infogaze.data.sets import NO_LABEL
 from infogaze.gaze.policies import GainPolicy
 from infogaze.methods.method import Method
 from infogaze.nn.belief import Belief
@@ -19,7 +18,7 @@ from infogaze.nn.gain import class_entropy
 from infogaze.nn.model import GlimpseClassifier, Model, build_model
 from infogaze.nn.partial_vae import PartialVAE
 from infogaze.nn.precision import precise
-from infogaze.training.losses import log_likelihood, partial_vae_loss
+from infogaze.training.losses import partial_vae_loss
 from infogaze.training.phases import Batch, NoiseSpec, Objective, Outcome, Phase, normal, uniform
 from infogaze.training.rollout import (
     accuracy,
@@ -27,7 +26,9 @@ from infogaze.training.rollout import (
     glimpse_content,
     greedy_looks,
     hidden_size,
+    is_taught,
     random_places,
+    taught_likelihood,
     unroll_places,
     visits,
 )
@@ -149,7 +150,7 @@ def looks_by(
     explore = model.correction is not None
     places, beliefs = greedy_looks(value, model, batch, num_looks=objective.num_looks, explore=explore)
     predicted = model.backbone.classify(beliefs)
-    likelihood = log_likelihood(predicted, batch.labels)
+    likelihood = taught_likelihood(predicted, batch)
     gains = [gain.gather(1, place[:, None]).squeeze(1) for gain, place in zip(maps, places[1:], strict=True)]
     return ChosenLooks(
         places=places,
@@ -157,7 +158,7 @@ def looks_by(
         hidden=beliefs.hidden[:-1],
         entropy=class_entropy(predicted[:-1]),
         outcome=likelihood[1:] - likelihood[:-1],
-        labelled=batch.labels != NO_LABEL,
+        labelled=is_taught(batch),
     )
 
 
@@ -217,6 +218,7 @@ CLASSIFY = Phase(
     budget=lambda recipe: recipe.phase1,
     rate=0,
     validates_by_policy=False,
+    mixes=True,
 )
 """Phase 1, which all methods that look have in common."""
 

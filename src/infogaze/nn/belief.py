@@ -18,7 +18,7 @@ class Belief:
     hidden: Float[Tensor, "*batch h"]
     """The hidden state h_t: all that the classifier and the posterior see."""
     memory: Float[Tensor, "*wide m"]
-    """What else R carries from look to look; m is 0 for the plain update."""
+    """What else R carries from look to look; m is 0 for the plain update, and grows with every look where looks are kept as tokens."""
 
     def unsqueeze(self, dim: int) -> Belief:
         """The same belief with a dimension of one put in, to broadcast over locations or samples."""
@@ -26,18 +26,28 @@ class Belief:
 
     def where(self, keep: Tensor, other: Belief) -> Belief:
         """This belief for the scenes in `keep` [B], the other one for the rest."""
-        return Belief(
-            torch.where(keep[:, None], self.hidden, other.hidden), torch.where(keep[:, None], self.memory, other.memory)
-        )
+        mine, others = _as_long([self.memory, other.memory])
+        return Belief(torch.where(keep[:, None], self.hidden, other.hidden), torch.where(keep[:, None], mine, others))
 
     @staticmethod
     def stack(beliefs: Sequence[Belief]) -> Belief:
         """Beliefs one after the other, as a new first dimension."""
-        return Belief(torch.stack([b.hidden for b in beliefs]), torch.stack([b.memory for b in beliefs]))
+        return Belief(torch.stack([b.hidden for b in beliefs]), torch.stack(_as_long([b.memory for b in beliefs])))
 
     def __getitem__(self, scenes: slice) -> Belief:
         """The belief of some scenes of a batch."""
         return Belief(self.hidden[scenes], self.memory[scenes])
+
+
+def _as_long(memories: list[Tensor]) -> list[Tensor]:
+    """The memories, all as long as the longest: with zeros in front, which are looks that are not there."""
+    longest = max(memories, key=lambda memory: memory.shape[-1])
+    return [
+        functional.pad(memory, (longest.shape[-1] - memory.shape[-1], 0))
+        if memory.shape[-1]  # nothing has no type of its own
+        else longest.new_zeros(*memory.shape[:-1], longest.shape[-1])
+        for memory in memories
+    ]
 
 
 class BeliefUpdate(nn.Module):

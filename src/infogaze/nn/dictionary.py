@@ -10,8 +10,6 @@ So no probability is left out, as the K - M least likely would be, which togethe
 
 from __future__ import annotations
 
-import math
-
 import torch
 from jaxtyping import Float, Int, Num
 from torch import Tensor, nn
@@ -23,9 +21,7 @@ from infogaze.nn.gain import entropy
 from infogaze.nn.imagination import Imagination, Imagined, ImaginedScene
 from infogaze.nn.k_means import nearest
 from infogaze.nn.precision import precise
-
-_FREQUENCIES = 4
-"""Octaves of the waves that describe a location, from one half over the scene on."""
+from infogaze.nn.waves import NUM_WAVES, location_waves
 
 
 class Dictionary(Imagination):
@@ -41,7 +37,7 @@ class Dictionary(Imagination):
         side = grid.glimpse_size
         self.register_buffer("patches", torch.zeros(entries, channels, side, side))
         self.read = nn.Sequential(nn.Linear(belief_size, width), nn.GELU(), nn.LayerNorm(width))
-        self.locate = nn.Sequential(nn.Linear(2 + 4 * _FREQUENCIES, width), nn.GELU())
+        self.locate = nn.Sequential(nn.Linear(NUM_WAVES, width), nn.GELU())
         self.steer = nn.Linear(width, 2 * width)
         self.mix = nn.Sequential(nn.Linear(width, width), nn.GELU())
         self.keys = nn.Linear(width, entries)
@@ -65,7 +61,7 @@ class Dictionary(Imagination):
         self, hidden: Float[Tensor, "*batch h"], locations: Num[Tensor, "*places 2"]
     ) -> Float[Tensor, "*batch L K"]:
         """The same but for a number added to all entries of a location."""
-        where = self.locate(self._waves(locations))  # [..., L, w]
+        where = self.locate(location_waves(self.grid, locations, self.entries.dtype))  # [..., L, w]
         scale, shift = self.steer(where).chunk(2, -1)
         mixed = self.mix(self.read(hidden)[..., None, :] * (1.0 + scale) + shift)
         return self.keys(mixed) + self.usual(where)
@@ -128,12 +124,6 @@ class Dictionary(Imagination):
     def nearest(self, content: Float[Tensor, "*batch f"]) -> Int[Tensor, "*batch"]:
         """The entry that each content is nearest to."""
         return nearest(content, self.entries)
-
-    def _waves(self, locations: Tensor) -> Tensor:
-        at = self.grid.coordinates(locations).to(self.entries.dtype)  # from -1 to 1
-        octaves = math.pi / 2 * 2.0 ** torch.arange(_FREQUENCIES, device=at.device, dtype=at.dtype)
-        phases = (at[..., None] * octaves).flatten(-2)
-        return torch.cat([at, phases.sin(), phases.cos()], -1)
 
     def compile_parts(self) -> None:
         """The head, with the distribution that training takes and with the groups that a gain takes."""

@@ -11,7 +11,7 @@ Otherwise it is larger, by what `incoherence` measures:
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -30,7 +30,7 @@ class Criterion(Protocol):
         weights: Float[Tensor, "B L M"],
         current: Float[Tensor, "B classes"],
         *,
-        features: Float[Tensor, "B L M f"],
+        features: Any,  # Float[Tensor, "B L M f"], or None for those of `BY_LOOKAHEAD`
     ) -> Float[Tensor, "B L"]:
         """One number a location."""
         ...
@@ -80,14 +80,18 @@ def coherent_information(
     *,
     features: Float[Tensor, "B L M f"] | None = None,
 ) -> Float[Tensor, "B L"]:
-    """The mutual information of label and imagined look, once imagined looks are made coherent, nearly, in nats.
+    """The mutual information of label and imagined look, once imagined looks are made `coherent`, nearly, in nats."""
+    return mutual_information(coherent(lookahead, weights, current), weights, current)
 
-    Each p(y | f~, h) is multiplied by p(y | h) over the mean of them all, and normalised.
-    """
+
+def coherent(
+    lookahead: Float[Tensor, "B L M classes"], weights: Float[Tensor, "B L M"], current: Float[Tensor, "B classes"]
+) -> Float[Tensor, "B L M classes"]:
+    """log p(y | f~, h), each multiplied by p(y | h) over the mean of them all, and normalised."""
     expected = (weights[..., None] * lookahead.exp()).sum(2)  # [B, L, classes]
     smallest = torch.finfo(expected.dtype).tiny
     tilt = current[:, None] - expected.clamp(min=smallest).log()
-    return mutual_information((lookahead + tilt[:, :, None]).log_softmax(-1), weights, current)
+    return (lookahead + tilt[:, :, None]).log_softmax(-1)
 
 
 def incoherence(
@@ -138,3 +142,5 @@ CRITERIA: dict[str, Criterion] = {
 }
 EXPECTED_GAINS = (expected_information_gain, mutual_information, coherent_information)
 """The criteria that say how much is expected to be learned of the label, in nats."""
+BY_LOOKAHEAD = (*EXPECTED_GAINS, incoherence, predictive_uncertainty)
+"""The criteria that need no features."""

@@ -10,7 +10,7 @@ from jaxtyping import Float, Num
 from torch import Tensor, nn
 
 from infogaze.grid import GlimpseGrid
-from infogaze.nn.backbone import Backbone, GlimpseBackbone
+from infogaze.nn.backbone import Backbone, GlimpseBackbone, TokenBackbone
 from infogaze.nn.belief import AttentiveBeliefUpdate, Belief, BeliefUpdate
 from infogaze.nn.classifier import Classifier
 from infogaze.nn.config import ModelConfig
@@ -18,17 +18,29 @@ from infogaze.nn.correction import GainCorrection
 from infogaze.nn.decoder import Decoder
 from infogaze.nn.dictionary import Dictionary
 from infogaze.nn.features import GlimpseFeatures
-from infogaze.nn.gain import EXPECTED_GAINS, Criterion, class_entropy, expected_information_gain
+from infogaze.nn.gain import (
+    BY_LOOKAHEAD,
+    EXPECTED_GAINS,
+    Criterion,
+    class_entropy,
+    coherent,
+    coherent_information,
+    expected_information_gain,
+    mutual_information,
+)
 from infogaze.nn.imagination import Imagination, Imagined
 from infogaze.nn.partial_vae import PartialVAE
 from infogaze.nn.posterior import Posterior
+from infogaze.nn.token_belief import TokenBelief
+from infogaze.nn.token_features import TokenFeatures
 from infogaze.rng import stream_seed
 
 N = TypeVar("N", bound="GlimpseClassifier")
 
 _ELEMENTS_AT_ONCE, _ON_CUDA = 1 << 26, 1 << 29
-"""How many hidden elements a lookahead may hold at once: 256 MiB in float32 on the CPU. Larger ones are done in pieces."""
-
+"""How many hidden elements may be imagined at once: 256 MiB in float32 on the CPU. More are done in pieces."""
+_IN_CACHE = 1 << 19
+"""How many hidden elements a lookahead holds at once on the CPU: 2 MiB in float32."""
 
 _LARGEST_TABLE = 1 << 27
 """How many elements may be kept of what R makes of a dictionary: 512 MiB in float32."""
@@ -95,15 +107,14 @@ class Model(GlimpseClassifier):
         self, belief: Belief, content: Float[Tensor, "B L M f"], locations: Num[Tensor, "L 2"]
     ) -> Float[Tensor, "B L M classes"]:
         """log p(y | f~(l), h): the class distribution after a look at l, should it hold the imagined content."""
-        before = belief.unsqueeze(1).unsqueeze(1)
-        return self.backbone.classify(self.backbone.update(before, content, locations[:, None]))
+        received = self.backbone.receive(content, locations[:, None])
+        return self.backbone.classes(self.backbone.foresee(belief.unsqueeze(1).unsqueeze(1), received))
 
     def lookahead_gain(
         self, belief: Belief, imagined: Imagined, *, locations: Num[Tensor, "L 2"], criterion: Criterion
     ) -> Float[Tensor, "B L"]:
         """What looks at these locations are expected to be worth, should they hold what is imagined."""
-        after = self.lookahead(belief, imagined.features, locations)
-        return criterion(after, imagined.weights, self.backbone.classify(belief), features=imagined.features)
+        return self._worth(belief, imagined, self.lookahead(belief, imagined.features, locations), criterion=criterion)
 
     def table_gain(
         self, belief: Belief, imagined: Imagined, *, table: Float[Tensor, "L K r"], criterion: Criterion
@@ -112,8 +123,20 @@ class Model(GlimpseClassifier):
         assert imagined.index is not None
         places = torch.arange(len(table), device=table.device)[:, None]
         received = table[places, imagined.index]  # [B, L, M, r]
-        after = self.backbone.classify(self.backbone.advance(belief.unsqueeze(1).unsqueeze(1), received))
-        return criterion(after, imagined.weights, self.backbone.classify(belief), features=imagined.features)
+        after = self.backbone.classes(self.backbone.foresee(belief.unsqueeze(1).unsqueeze(1), received))
+        return self._worth(belief, imagined, after, criterion=criterion)
+
+    def _worth(
+        self, belief: Belief, imagined: Imagined, after: Float[Tensor, "B L M classes"], *, criterion: Criterion
+    ) -> Float[Tensor, "B L"]:
+        """The criterion, of the answers. Imagined looks are made coherent while they still are of classes: groups know less."""
+        current = self.backbone.classes(belief)
+        if criterion is coherent_information:
+            after, criterion = coherent(after, imagined.weights, current), mutual_information
+        # They are looked up for a criterion that reads them, and no other.
+        features = None if criterion in BY_LOOKAHEAD else imagined.features
+        answers = self.backbone.answers
+        return criterion(answers(after), imagined.weights, answers(current), features=features)
 
     @torch.no_grad()
     def entry_table(self) -> Float[Tensor, "L K r"] | None:
@@ -183,28 +206,47 @@ class Model(GlimpseClassifier):
         """
         if table is None:
             table = self._kept_table()
-        scenes, row = len(noise), num_samples * belief.hidden.shape[-1]
+        belief = self.backbone.rounded(belief)
+        scenes, row = len(noise), num_samples * self.backbone.lookahead_width(belief)
         if elements is None:
             elements = _ON_CUDA if noise.is_cuda else _ELEMENTS_AT_ONCE
-        scenes_at_once = max(1, min(scenes, elements // (row * self.grid.num_locations)))
-        locations_at_once = max(1, min(self.grid.num_locations, elements // row))
+        scenes_at_once = max(1, elements // (row * self.grid.num_locations))
+        # Batches are often powers of two: pieces of one size are compiled once.
+        scenes_at_once = scenes if scenes_at_once >= scenes else 1 << (scenes_at_once.bit_length() - 1)
         locations = self.grid.locations(noise.device)
         others = None if self.grid == self.imagination.grid else locations
         maps = []
         for first in range(0, scenes, scenes_at_once):
             some = slice(first, first + scenes_at_once)
             imagined = self.imagination.imagine(belief[some], num_samples, noise=noise[some], locations=others)
-            if table is not None:
-                maps.append(self.table_gain(belief[some], imagined, table=table, criterion=criterion))
-                continue
-            values = [
-                self.lookahead_gain(belief[some], imagined[:, part], locations=locations[part], criterion=criterion)
-                for part in (
-                    slice(start, start + locations_at_once) for start in range(0, len(locations), locations_at_once)
-                )
-            ]
-            maps.append(torch.cat(values, 1))
+            maps.append(
+                self._gain_in_pieces(belief[some], imagined, table=table, criterion=criterion, elements=elements)
+            )
         return torch.cat(maps)
+
+    def _gain_in_pieces(
+        self, belief: Belief, imagined: Imagined, *, table: Tensor | None, criterion: Criterion, elements: int
+    ) -> Float[Tensor, "B L"]:
+        """The gain of what is imagined; on the CPU in pieces that stay in its cache, which is several times as fast."""
+        scenes, places, contents = imagined.weights.shape
+        if belief.hidden.device.type == "cpu":
+            elements = min(elements, _IN_CACHE)
+        row = contents * self.backbone.lookahead_width(belief)
+        many, some = max(1, elements // (row * places)), max(1, min(places, elements // row))
+        locations = self.grid.locations(belief.hidden.device)
+
+        def piece(scene: int, place: int) -> Tensor:
+            of, at = slice(scene, scene + many), slice(place, place + some)
+            if table is not None:
+                return self.table_gain(belief[of], imagined[of, at], table=table[at], criterion=criterion)
+            return self.lookahead_gain(belief[of], imagined[of, at], locations=locations[at], criterion=criterion)
+
+        return torch.cat(
+            [
+                torch.cat([piece(scene, place) for place in range(0, places, some)], 1)
+                for scene in range(0, scenes, many)
+            ]
+        )
 
 
 def build(config: ModelConfig, seed: int = 0) -> Model:
@@ -224,8 +266,19 @@ def build_glimpse_classifier(config: ModelConfig) -> GlimpseClassifier:
     return GlimpseClassifier(config.grid, build_backbone(config))
 
 
-def build_backbone(config: ModelConfig) -> GlimpseBackbone:
-    """F, R and C of these sizes."""
+def build_backbone(config: ModelConfig) -> Backbone:
+    """F, R and C of these sizes: the paper's, or with looks that are kept as tokens."""
+    if config.token_layers:
+        tokens = TokenFeatures(
+            config.grid,
+            channels=config.channels,
+            widths=config.glimpse_widths,
+            blocks=1 + config.glimpse_residuals,
+            feature_size=config.feature_size,
+            token_size=config.belief_size,
+        )
+        belief = TokenBelief(config.belief_size, config.token_layers, config.token_heads)
+        return TokenBackbone(tokens, belief, Classifier(config.belief_size, config.num_classes))
     features = GlimpseFeatures(
         config.grid,
         channels=config.channels,

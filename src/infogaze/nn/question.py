@@ -55,12 +55,35 @@ class AskedBackbone(Backbone):
         """As the other."""
         return self.backbone.advance(belief, received)
 
+    def foresee(self, belief: Belief, received: Tensor) -> Belief:
+        """As the other."""
+        return self.backbone.foresee(belief, received)
+
+    def rounded(self, belief: Belief) -> Belief:
+        """As the other."""
+        return self.backbone.rounded(belief)
+
+    def lookahead_width(self, belief: Belief) -> int:
+        """As the other."""
+        return self.backbone.lookahead_width(belief)
+
+    def unroll(self, content: Float[Tensor, "T B f"], locations: Num[Tensor, "T B 2"]) -> Belief:
+        """As the other."""
+        return self.backbone.unroll(content, locations)
+
     def classify(self, belief: Belief) -> Float[Tensor, "*batch answers"]:
         """The log-probability of each answer."""
+        return self.answers(self.classes(belief))
+
+    def classes(self, belief: Belief) -> Float[Tensor, "*batch classes"]:
+        """Those of the other; a head has its answers alone."""
         if self.head is not None:
             return functional.log_softmax(precise(self.head(belief.hidden)), -1)
-        known = self.backbone.classify(belief)
-        return known if self.groups is None else self.groups(known)
+        return self.backbone.classify(belief)
+
+    def answers(self, classes: Float[Tensor, "*batch classes"]) -> Float[Tensor, "*batch answers"]:
+        """The probability of a group is that of its classes together."""
+        return classes if self.groups is None else self.groups(classes)
 
     def compile_parts(self) -> None:
         """Those of the other."""

@@ -1,4 +1,4 @@
-"""The figures of robustness: accuracy on scenes that were shifted, scaled, blurred, made noisy or partly covered."""
+"""The figures of robustness: accuracy where something is wrong with the scene, or with the sensor."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def by_corruption(chapter: Chapter) -> Drawn:
         Drawing(
             figure=curve_figure(title, by_severity, foot=foot, columns=3),
             sentence=_sentence(chapter, groups, by_severity),
-            alt_text=f"accuracy after {last} on {chapter.data} against the severity of five corruptions of the scene",
+            alt_text=f"accuracy after {last} on {chapter.data} against the severity of {len(by_severity)} corruptions",
             note="Nothing was trained on such scenes unless its augmentation has them. Severity 0 is the scene as it is."
             + left_out_note(chapter.lookers, groups),
             numbers=numbers(by_severity),
@@ -41,7 +41,7 @@ def by_corruption(chapter: Chapter) -> Drawn:
         Drawing(
             figure=curve_figure(title_by_look, by_look, foot=foot, columns=3),
             sentence=_sentence_by_look(chapter, by_look),
-            alt_text=f"accuracy by look on {chapter.data} at the greatest severity of each of five corruptions",
+            alt_text=f"accuracy by look on {chapter.data} at the greatest severity of each of {len(by_look)} corruptions",
             note="The same, look by look, at the greatest severity of each corruption.",
             numbers=numbers(by_look),
             table=table(by_look),
@@ -55,8 +55,9 @@ def _panels(chapter: Chapter, groups: tuple[Group, ...]) -> tuple[list[Panel], l
     first = groups[0].runs[0].read(Corrupted)
     levels = (chance(len(chapter.classes)),)
     by_severity, by_look = [], []
-    for kind, (name, corruption) in enumerate(CORRUPTIONS.items()):
-        severities = tuple(float(f"{value:.3g}") for value in first.severities[kind].tolist())  # kept in half precision
+    # What was measured before there were as many kinds has the first of them.
+    for kind, ((name, corruption), levels_of) in enumerate(zip(CORRUPTIONS.items(), first.severities, strict=False)):
+        severities = tuple(float(f"{value:.3g}") for value in levels_of.tolist())  # kept in half precision
 
         def at_last_look(run: Run, kind: int = kind) -> Tensor:
             return correct(run)[kind, :, :, -1].T  # [n, levels]

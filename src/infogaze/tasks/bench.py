@@ -170,7 +170,11 @@ def _phase(index: int) -> _Prepare:
             model,
             METHODS[method].phases[index],
             objective=Objective(
-                num_looks=settings.num_looks, alpha=settings.alpha, beta=settings.beta, dropout=settings.dropout
+                num_looks=settings.num_looks,
+                num_classes=settings.model.num_classes,
+                alpha=settings.alpha,
+                beta=settings.beta,
+                dropout=settings.dropout,
             ),
             recipe=recipe("fast" if device.type == "cuda" else "quickstart"),
             augmentation=Augmentation(flip=settings.horizontal_flip),

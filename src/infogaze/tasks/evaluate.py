@@ -28,6 +28,7 @@ from infogaze.models import load, weights_digest
 from infogaze.progress import Display, display
 from infogaze.rng import require_seed
 from infogaze.runs import DataChoice, RunConfig, read_config, versions
+from infogaze.tasks.requirements import require_fit, require_sees_whole
 from infogaze.tasks.train import phases_left
 
 
@@ -124,34 +125,17 @@ def _runs(folders: Sequence[Path], root: Path | None) -> list[_Run]:
 
 def _judge(run: Path, device: torch.device) -> Agent:
     judge = load(run, device)
-    assert judge.origin is not None
-    if METHODS[judge.origin.method].sees != "everything":
-        seeing = [name for name in METHODS if METHODS[name].sees == "everything"]
-        raise InfogazeError(f"{run}: a run of {judge.origin.method}; a judge must be one of {', '.join(seeing)}")
+    require_sees_whole(run, judge, "judge")
     return judge
 
 
 def _require_measurable(run: _Run, judge: str | os.PathLike[str] | None, judging: Agent | None) -> None:
     agent = load(run.folder)
-    _require_fit(run.folder, agent, run.images)
+    require_fit(run.folder, agent, run.images, split="test")
     if judge is not None and judging is not None:
-        _require_fit(Path(judge), judging, run.images)
+        require_fit(judge, judging, run.images, split="test")
         if judging.model.grid != agent.model.grid:
             raise InfogazeError(f"{judge}: judges looks on another grid than that of {run.folder}")
-
-
-def _require_fit(folder: Path, agent: Agent, images: ImageSet) -> None:
-    assert agent.origin is not None
-    config, shape = agent.origin.config, images.test.images.shape[1:]
-    if shape != (config.channels, config.height, config.width):
-        found = "x".join(map(str, shape))
-        raise InfogazeError(
-            f"{folder}: its scenes are {config.channels}x{config.height}x{config.width}, the test images {found}"
-        )
-    if agent.classes != images.classes:
-        raise InfogazeError(
-            f"{folder}: its {len(agent.classes)} classes are not the {len(images.classes)} of the test images"
-        )
 
 
 def _about(run: _Run, subject: Subject) -> About:
@@ -185,5 +169,6 @@ def _about(run: _Run, subject: Subject) -> About:
         recipe=recipe_digest(name, config.recipe),
         val_fraction=config.val_fraction,
         num_labels=config.num_labels,
+        teacher=None if config.teacher is None else weights_digest(Path(config.teacher)),
         fit="" if config.data.options.size is None else config.data.options.fit,
     )

@@ -18,13 +18,16 @@ from infogaze.data.sets import ImageSet, Split, keep_labels
 from infogaze.devices import device_named
 from infogaze.errors import InfogazeError
 from infogaze.evaluation.estimates import Estimate, accuracy
+from infogaze.evaluation.exact_pass import classified_whole
 from infogaze.evaluation.rollouts import roll_out
+from infogaze.evaluation.temperature import fit_temperatures
 from infogaze.files import FileError
 from infogaze.gaze.agent import Agent, Origin
 from infogaze.gaze.policies import RandomPolicy
 from infogaze.grid import extract
 from infogaze.methods.registry import METHODS, build_for
 from infogaze.models import load, make_agent, save
+from infogaze.nn.compilation import compile_parts
 from infogaze.nn.model import GlimpseClassifier
 from infogaze.nn.pixels import normalise_pixels
 from infogaze.nn.typicality import Typicality, fit_typicality
@@ -33,6 +36,7 @@ from infogaze.presets import preset as preset_named
 from infogaze.progress import Display, display
 from infogaze.rng import SceneNoise, scene_seeds, stream_seed
 from infogaze.runs import DataChoice, RunConfig, RunFolder
+from infogaze.tasks.requirements import require_fit, require_sees_whole
 from infogaze.tasks.signals import stop_signals
 from infogaze.tasks.sizes import MANY_LOCATIONS, suggest_sizes
 from infogaze.tasks.tracking import tracker
@@ -45,6 +49,7 @@ from infogaze.training.phases import Objective
 from infogaze.training.plan import Callbacks, Plan, Progress
 from infogaze.training.recipe import Recipe
 from infogaze.training.recipe import recipe as recipe_named
+from infogaze.training.targets import Teacher
 from infogaze.typed import override
 
 _FEW_STEPS = 300
@@ -69,6 +74,7 @@ def train(
     start_from: str | os.PathLike[str] | None = None,
     val_fraction: float | None = None,
     num_labels: int | None = None,
+    teacher: str | os.PathLike[str] | None = None,
     seed: int = 0,
     device: str = "auto",
     save_every: float = 120.0,
@@ -103,8 +109,10 @@ def train(
                 start_from=None if start_from is None else str(start_from),
                 val_fraction=val_fraction,
                 num_labels=num_labels,
+                teacher=None if teacher is None else str(teacher),
             )
             model = begin(config).to(own_device)
+            teaching = teacher_of(config, images, own_device)
             # Refused before the folder belongs to this configuration.
             left = len(images.train) - validation_size(len(images.train), val_fraction)
             if num_labels is not None and num_labels > left:
@@ -115,7 +123,14 @@ def train(
         with display(quiet=quiet or rank() > 0) as screen:
             watchers = [tracker(Path(out))] if track and rank() == 0 else []
             agent = run(
-                model, config, images=images, folder=folder, screen=screen, watchers=watchers, save_every=save_every
+                model,
+                config,
+                images=images,
+                folder=folder,
+                screen=screen,
+                watchers=watchers,
+                save_every=save_every,
+                teacher=teaching,
             )
             if rank() == 0:
                 screen.say(f"model: {out}{phases_left(method, config.phases)}")
@@ -133,6 +148,7 @@ def run(
     screen: Display,
     watchers: Sequence[Callable[[Progress], None]] = (),
     save_every: float = 120.0,
+    teacher: Teacher | None = None,
 ) -> Agent:
     """Train the model by its configuration in a folder that no other process trains in, and save it there: the one way that all take."""
     training, validation = split_validation(images.train, config)
@@ -155,7 +171,8 @@ def run(
             save_every=save_every,
         )
         try:
-            run_phases(model, plan_of(config, model), split=training, folder=folder, callbacks=callbacks)
+            plan = replace(plan_of(config, model), teacher=teacher)
+            run_phases(model, plan, split=training, folder=folder, callbacks=callbacks)
             settings = config.preset
             contents = settings.num_contents(METHODS[config.method].imagination)
             origin = Origin(method=config.method, config=settings.model, num_samples=contents)
@@ -168,6 +185,9 @@ def run(
                 fit="crop" if config.data.options.size is None else config.data.options.fit,
                 typicality=typical_glimpses(model, training, config),
             )
+            if len(validation) and METHODS[config.method].sees == "looks":
+                looked = roll_out(agent, validation)
+                agent.temperatures = fit_temperatures(looked.labels, looked.log_probabilities)
             if rank() == 0:
                 save(agent, folder.path)
         except Stopped as stop:
@@ -188,12 +208,15 @@ def plan_of(config: RunConfig, model: GlimpseClassifier) -> Plan:
         augmentation = replace(augmentation, flip=augmentation.flip and settings.horizontal_flip)
     objective = Objective(
         num_looks=min(settings.num_looks, model.grid.num_locations),
+        num_classes=settings.model.num_classes,
         alpha=settings.alpha,
         beta=settings.beta,
         dropout=settings.dropout,
         num_samples=recipe.num_samples,
         num_entries=recipe.num_entries,
         kl_warmup=recipe.kl_warmup,
+        some_unlabelled=config.num_labels is not None,
+        more_looks=max(0, min(recipe.more_looks, model.grid.num_locations - settings.num_looks)),
     )
     return Plan(
         phases={number: method.phases[number - 1] for number in config.phases},
@@ -234,7 +257,9 @@ def begin(config: RunConfig) -> GlimpseClassifier:
     same_shapes = {name: value.shape for name, value in ours.items()} == {
         name: value.shape for name, value in theirs.items()
     }
-    if not same_shapes or source.origin.config.residual_belief != sizes.residual_belief:
+    # What no shape shows.
+    unseen = ("residual_belief", "token_heads") if sizes.token_layers else ("residual_belief",)
+    if not same_shapes or any(getattr(source.origin.config, name) != getattr(sizes, name) for name in unseen):
         raise InfogazeError(
             f"{config.start_from}: a model of other networks than {config.preset.name} by {config.method} on this data"
         )
@@ -245,6 +270,18 @@ def begin(config: RunConfig) -> GlimpseClassifier:
         )
     model.backbone.load_state_dict(theirs)
     return model
+
+
+def teacher_of(config: RunConfig, images: ImageSet, device: torch.device) -> Teacher | None:
+    """What says of the complete training images what they are, if the run has such a teacher."""
+    if config.teacher is None:
+        return None
+    agent = load(config.teacher, device)
+    require_sees_whole(config.teacher, agent, "teacher")
+    require_fit(config.teacher, agent, images, split="training")
+    if device.type == "cuda" and world_size() == 1:
+        compile_parts(agent.model)
+    return lambda scenes: classified_whole(agent, scenes)
 
 
 @torch.no_grad()
@@ -281,12 +318,14 @@ def _doubts(config: RunConfig, model: GlimpseClassifier, images: int) -> list[st
     """What a user would rather know before training than after it."""
     doubts, grid = [], model.grid
     for number in config.phases:
-        budget = METHODS[config.method].phases[number - 1].budget(config.recipe)
-        steps = budget.num_steps(images)
+        phase = METHODS[config.method].phases[number - 1]
+        part = "full_image" if phase.sees_whole else f"phase{number}"
+        # A method may give some of one phase's steps to the next, where they are not lost.
+        steps = max(budget.num_steps(images) for budget in (phase.budget(config.recipe), getattr(config.recipe, part)))
         if steps < _FEW_STEPS and config.data.name in OWN_DATA:
             doubts.append(
                 f"phase {number} has {steps} steps over {images} images, too few to learn much; --recipe own counts steps, "
-                f"and --recipe.phase{number}.steps sets them"
+                f"and --recipe.{part.replace('_', '-')}.steps sets them"
             )
     if grid.num_locations > MANY_LOCATIONS:
         better = suggest_sizes(grid.height, grid.width)

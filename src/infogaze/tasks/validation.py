@@ -36,19 +36,20 @@ def validation_size(images: int, val_fraction: float) -> int:
 
 
 def split_validation(split: Split, config: RunConfig) -> tuple[Split, Split]:
-    """What is left to train on, and the validation split, as much of it as is looked at."""
+    """What is left to train on, and the validation split."""
     count = validation_size(len(split), config.val_fraction)
     if not count:
         return split, Split(split.images[:0], split.labels[:0])
     generator = torch.Generator().manual_seed(stream_seed(config.seed, "validation"))
     order = torch.randperm(len(split), generator=generator)
-    chosen, rest = order[:count][:LARGEST], order[count:].sort().values
+    chosen, rest = order[:count], order[count:].sort().values
     return Split(split.images[rest], split.labels[rest]), Split(split.images[chosen], split.labels[chosen])
 
 
 def validator(scenes: Split, config: RunConfig) -> Callable[[GlimpseClassifier, Phase], tuple[float, ...]]:
-    """The accuracy after each look, chosen as the phase has it: by the method's own policy, or at random."""
+    """The accuracy on the first of these scenes after each look, chosen as the phase has it: by the method's own policy, or at random."""
     method = METHODS[config.method]
+    scenes = Split(scenes.images[:LARGEST], scenes.labels[:LARGEST])
 
     def validate(model: GlimpseClassifier, phase: Phase) -> tuple[float, ...]:
         policy = (

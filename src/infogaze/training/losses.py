@@ -22,6 +22,14 @@ def classification_loss(
     )
 
 
+def soft_classification_loss(
+    log_probabilities: Float[Tensor, "T B classes"], labels: Float[Tensor, "B classes"]
+) -> Float[Tensor, ""]:
+    """The same with labels that are distributions, over the scenes that have one; a row of zeros is none."""
+    scenes = labels.sum().clamp(min=1.0)
+    return -(labels * precise(log_probabilities)).sum() / (len(log_probabilities) * scenes)
+
+
 def log_likelihood(log_probabilities: Float[Tensor, "T B classes"], labels: Int[Tensor, " B"]) -> Float[Tensor, "T B"]:
     """log p(y) of the true labels, in nats; of the first label where a scene has none, which means nothing."""
     known = labels.clamp(min=0)[None, :, None].expand(len(log_probabilities), -1, 1)

@@ -69,6 +69,7 @@ class PhaseRun:
             augmentation=plan.augmentation,
             batch_size=self._batch_size,
             seed=self._stream("step"),
+            teacher=plan.teacher,
         )
         self.state = self._take_step.state
         if midway is not None:
@@ -114,14 +115,14 @@ class PhaseRun:
         self._take_step(images, labels, learning_rate=self._learning_rate(), progress=progress)
 
     def validate(self) -> None:
-        """Measure the weights that the phase would end with now, and keep the best."""
+        """Measure the weights that the phase would end with now, and keep the best if that is asked for."""
         assert self._callbacks.validate is not None
         best = False
         with self.state.ema.applied():
             if rank() == 0:
                 self._val_accuracy = self._callbacks.validate(self.state.model, self._phase)
                 best = self.state.best_accuracy is None or self._val_accuracy[-1] >= self.state.best_accuracy
-            if any_process(best, self.state.model.device):
+            if self._plan.recipe.keep_best and any_process(best, self.state.model.device):
                 self.state.keep_best(self._val_accuracy[-1] if rank() == 0 else 0.0)
                 self._save_best()
         self._validated = True

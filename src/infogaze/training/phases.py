@@ -58,11 +58,17 @@ class Batch:
     images: Float[Tensor, "B C H W"]
     """Pixels in [-1, 1]."""
     labels: Int[Tensor, " B"]
-    """-1 where a scene has none."""
+    """-1 where a scene has none; the larger part's where two scenes are mixed."""
     noise: Noise
     """The random numbers that the phase declared."""
     progress: Float[Tensor, ""] = field(default_factory=lambda: torch.zeros(()))
     """The share of the phase's steps that are done."""
+    targets: Float[Tensor, "B classes"] | None = None
+    """What each scene is taught, where that is more than its label: of mixed scenes, or by a teacher. Zeros where nothing is known."""
+    displacement: Int[Tensor, "B L 2"] | None = None
+    """How far from each place of the grid, and from what is near it, a glimpse is taken that was asked for there; None for not at all."""
+    more_places: Float[Tensor, "some L"] | None = None
+    """The order of the grid places that the first scenes are looked at beyond the budget; None where none are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +77,8 @@ class Objective:
 
     num_looks: int
     """T."""
+    num_classes: int
+    """Of the labels."""
     alpha: float
     """Weight of the Partial VAE's loss."""
     beta: float
@@ -83,6 +91,10 @@ class Objective:
     """Entries of a dictionary behind each choice of a look in phase 3."""
     kl_warmup: float = 0.0
     """Share of phase 2 over which the weight of the KL term rises to 1."""
+    some_unlabelled: bool = False
+    """Whether some training scenes have no label."""
+    more_looks: int = 0
+    """Looks beyond the budget that a few scenes of each batch are taught with."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +138,8 @@ class Phase:
     """What happens to it after the last step, given the same."""
     scenes: Scenes = "labelled"
     """Which training scenes teach it something, where some have no label."""
+    mixes: bool = False
+    """Whether scenes may be mixed in it: where looks are at random. What is imagined, or chosen, is of scenes as they are."""
     sees_whole: bool = False
     """Whether scenes are seen whole, once, instead of look by look."""
 

@@ -10,6 +10,7 @@ from infogaze.nn.model import GlimpseClassifier
 from infogaze.training.meters import Reading
 from infogaze.training.phases import Objective, Phase
 from infogaze.training.recipe import Recipe
+from infogaze.training.targets import Teacher
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,8 @@ class Plan:
     objective: Objective
     augmentation: Augmentation | None
     seed: int
+    teacher: Teacher | None = None
+    """Says of whole training scenes how likely each class is."""
 
 
 @dataclass(frozen=True, kw_only=True)

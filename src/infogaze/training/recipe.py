@@ -95,6 +95,16 @@ class Recipe:
     in training."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Of the networks' products on a GPU; on the CPU, and in losses and densities everywhere, it is float32."""
+    keep_best: bool = True
+    """Whether a phase ends with the weights that were best on the validation split, where there is one, or with those of its end."""
+    mixup: float = 0.0
+    """Two scenes are mixed where looks are at random, by shares from Beta(mixup, mixup); 0 mixes none."""
+    teacher_weight: float = 0.5
+    """Where there is a teacher: how much of what a scene is taught is the teacher's word; the rest is the label."""
+    teacher_temperature: float = 1.0
+    """What the teacher's log-probabilities are divided by; above 1 it says more of the classes that it thinks unlikely."""
+    more_looks: int = 0
+    """Looks beyond the budget that one scene in sixteen is taught with, at random places; 0 teaches within the budget alone."""
     augmentation: Augmentation | None = Augmentation()
     """What may happen to a training image; flipped only where the preset allows it."""
 
@@ -102,10 +112,12 @@ class Recipe:
         for name in ("num_samples", "num_entries"):
             if getattr(self, name) < 1:
                 raise InfogazeError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name, most in (("kl_warmup", 1.0), ("ema_decay", 1.0)):
+        for name, most in (("kl_warmup", 1.0), ("ema_decay", 1.0), ("teacher_weight", 1.0)):
             if not 0.0 <= getattr(self, name) <= most:
                 raise InfogazeError(f"{name} is {getattr(self, name)}; it must be from 0 to {most:g}")
-        for name in ("weight_decay", "grad_clip", "batch_norm_images"):
+        if not self.teacher_temperature > 0.0:
+            raise InfogazeError(f"teacher_temperature is {self.teacher_temperature}; it must be above 0")
+        for name in ("weight_decay", "grad_clip", "batch_norm_images", "mixup", "more_looks"):
             if not getattr(self, name) >= 0.0:
                 raise InfogazeError(f"{name} is {getattr(self, name)}; it must be at least 0")
         self.phase2.followed_by(self.phase3)

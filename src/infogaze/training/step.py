@@ -10,18 +10,19 @@ import math
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Int, UInt8
 from torch import Tensor, distributed, nn
 
-from infogaze.data.augmentation import NUMBERS, Augmentation, draw_from, transform
+from infogaze.data.augmentation import Augmentation
 from infogaze.nn.compilation import compile_parts
 from infogaze.nn.model import GlimpseClassifier
-from infogaze.nn.pixels import normalise_pixels
 from infogaze.training.distributed import own_part, world_size
+from infogaze.training.examples import Examples
 from infogaze.training.meters import Meters
-from infogaze.training.phases import Batch, Objective, Outcome, Phase, draw_noise
+from infogaze.training.phases import Batch, Objective, Outcome, Phase
 from infogaze.training.recipe import Recipe
 from infogaze.training.state import TrainState
+from infogaze.training.targets import Teacher
 
 _EAGER_STEPS = 3
 """Real steps before the capture, in which allocators, compilers and libraries settle."""
@@ -55,10 +56,11 @@ class TrainStep:
         augmentation: Augmentation | None,
         batch_size: int,
         seed: int,
+        teacher: Teacher | None = None,
     ) -> None:
         device = model.device
         self._phase, self._objective, self._recipe = phase, objective, recipe
-        self._augmentation, self._batch_size = augmentation, batch_size
+        self._batch_size = batch_size
         if device.type == "cuda" and world_size() == 1:
             compile_parts(model)
         meters = Meters(
@@ -68,7 +70,18 @@ class TrainStep:
             device=device,
         )
         self.state = TrainState(model, trained=phase.trained(model), recipe=recipe, seed=seed, meters=meters)
-        self._noise = phase.noise(model, objective)
+        self._examples = Examples(
+            recipe=recipe,
+            augmentation=augmentation,
+            noise=phase.noise(model, objective),
+            batch_size=batch_size,
+            grid=model.grid,
+            num_classes=objective.num_classes,
+            mixes=phase.mixes,
+            more_looks=0 if phase.sees_whole else objective.more_looks,
+            teacher=teacher,
+            generator=self.state.generator,
+        )
         self._statistics = [value for value in model.buffers() if value.is_floating_point()]
         self._loss: nn.Module = PhaseLoss(model, phase, objective)
         if world_size() > 1:
@@ -100,17 +113,11 @@ class TrainStep:
 
     def _step(self, images: Tensor, labels: Tensor) -> None:
         state, part = self.state, own_part(self._batch_size)
-        noise = draw_noise(self._noise, self._batch_size, state.generator)
-        batch = Batch(
-            images=self._pixels(images, part),
-            labels=labels,
-            noise={name: numbers[part] for name, numbers in noise.items()},
-            progress=self._progress,
-        )
         statistics = [value.clone() for value in self._statistics]
         state.optimiser.zero_grad(set_to_none=True)
         fast = images.is_cuda and self._recipe.precision == "bfloat16"
         with torch.autocast(images.device.type, torch.bfloat16, enabled=fast):
+            batch = self._examples.batch(images, labels, part, progress=self._progress)
             looks = self._chosen(batch)
             self._phase.set_modes(state.model)
             loss, accuracy, visits = self._loss(batch, looks)
@@ -139,13 +146,6 @@ class TrainStep:
         for value, before in zip(self._statistics, statistics, strict=True):
             value.copy_(torch.where(bad, before, value))
         self.state.ema.update((~bad).float())
-
-    def _pixels(self, images: Tensor, part: slice) -> Float[Tensor, "b C H W"]:
-        if self._augmentation is None:
-            return normalise_pixels(images)
-        uniform = torch.rand(self._batch_size, NUMBERS, generator=self.state.generator, device=images.device)[part]
-        drawn = draw_from(uniform, self._augmentation, height=images.shape[2], width=images.shape[3])
-        return normalise_pixels(transform(images / 255.0, drawn))
 
     def _replay(self, images: Tensor, labels: Tensor) -> None:
         if self._graph is None or self._images is None or self._labels is None:
