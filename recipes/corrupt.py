@@ -7,16 +7,13 @@ to the size of the model's scenes. KIND is shift, scale, blur, noise, occlusion,
 
 from __future__ import annotations
 
-from functools import partial
-
 from script import called
-from torch import Tensor
 
 import infogaze
 from infogaze.data.options import ReadOptions
 from infogaze.data.registry import load_set
 from infogaze.data.sets import Split
-from infogaze.evaluation.corruptions import CORRUPTIONS, Corruption
+from infogaze.evaluation.corruptions import CORRUPTIONS
 from infogaze.evaluation.rollouts import roll_out
 
 _SCENES = 1000
@@ -35,14 +32,10 @@ def main(name: str, data: str, kind: str, first: str, *more: str) -> None:
     for severity in (first, *more):
         corruption, much = CORRUPTIONS[kind], float(severity)
         corrupted = Split(corruption.apply(images, much, seeds), labels)
-        sensor_of = partial(_sensor, corruption, much)
+        sensor_of = corruption.sensor(much)
         correct = roll_out(agent, corrupted, seed=seeds, batch_size=_BATCH_SIZE, sensor_of=sensor_of).correct
         looks = " ".join(f"{100 * share:.1f}" for share in correct.double().mean(0).tolist())
         print(f"{name}, {kind} {severity}, {len(correct)} scenes: {looks}", flush=True)
-
-
-def _sensor(corruption: Corruption, severity: float, images: Tensor, size: int, seeds: Tensor) -> infogaze.ImageSensor:
-    return corruption.sensor(images, size, seeds, severity)
 
 
 if __name__ == "__main__":
