@@ -14,11 +14,21 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import infogaze
-from infogaze import METHODS, Agent, ImageSensor, Model, ModelConfig, ModelFolderError, Origin, RandomPolicy
+from infogaze import (
+    METHODS,
+    Agent,
+    CalibratedStop,
+    ImageSensor,
+    Model,
+    ModelConfig,
+    ModelFolderError,
+    Origin,
+    RandomPolicy,
+)
 from infogaze.errors import InfogazeError
 from infogaze.files import write_whole
 from infogaze.methods.registry import build_for
-from infogaze.models import FORMAT, bundled, make_agent, weights_digest
+from infogaze.models import FORMAT, bundled, make_agent, store_stop, weights_digest
 from infogaze.nn.dictionary import Dictionary
 from infogaze.nn.pixels import normalise_pixels
 from infogaze.nn.typicality import fit_typicality
@@ -36,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_saved_agent_comes_back_the_same(config: ModelConfig, tmp_path: Path) -> None:
     infogaze.save(tiny_agent(config), tmp_path)
     agent, again = tiny_agent(config), infogaze.load(tmp_path)
-    for name in ("classes", "num_looks", "origin", "flip_tta", "fit", "temperatures", "typicality"):
+    for name in ("classes", "num_looks", "origin", "flip_tta", "fit", "temperatures", "typicality", "stop"):
         assert getattr(again, name) == getattr(agent, name), name
     assert_alike(agent, again)
 
@@ -472,6 +482,24 @@ def test_a_tampered_file_of_typical_glimpses_is_refused(
     tamper(tmp_path / "model" / "typicality.safetensors")
     with pytest.raises(ModelFolderError, match=rf"typicality\.safetensors: .*{said}"):
         infogaze.load(tmp_path / "model")
+
+
+def test_a_calibrated_rule_is_stored_with_the_model_and_leaves_its_weights_alone(folder: Path, tmp_path: Path) -> None:
+    rule = CalibratedStop(
+        rule="entropy", thresholds=(None, 0.25, 0.5), budget=4, gap=0.01, delta=0.05, by_look=True, scenes=900
+    )
+    before = weights_digest(folder)
+    store_stop(folder, rule)
+    again = infogaze.load(folder)
+    assert again.stop == rule
+    assert weights_digest(folder) == before
+    infogaze.save(again, tmp_path / "copy")
+    assert infogaze.load(tmp_path / "copy").stop == rule
+    store_stop(folder, None)
+    assert infogaze.load(folder).stop is None
+    rewrite(folder, stop={**described(tmp_path / "copy")["stop"], "thresholds": [0.1]})
+    with pytest.raises(ModelFolderError, match=r"model\.json: .*thresholds has 1 numbers"):
+        infogaze.load(folder)
 
 
 def test_temperatures_are_saved_and_make_it_another_model(folder: Path) -> None:

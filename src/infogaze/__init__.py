@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from infogaze.gaze.episode import Episode, Look
     from infogaze.gaze.policies import Choice, GainPolicy, Policy, RandomPolicy, RasterPolicy
     from infogaze.gaze.sensor import ImageSensor, Sensor
-    from infogaze.gaze.stopping import Confident, LittleToGain, StopRule
+    from infogaze.gaze.stopping import CalibratedStop, Confident, LittleToGain, LowEntropy, StopRule
     from infogaze.grid import GlimpseGrid
     from infogaze.methods.method import Method
     from infogaze.methods.registry import METHODS, register_method
@@ -47,7 +47,7 @@ _HOMES = {
     "gaze.episode": ("Episode", "Look"),
     "gaze.policies": ("Choice", "GainPolicy", "Policy", "RandomPolicy", "RasterPolicy"),
     "gaze.sensor": ("ImageSensor", "Sensor"),
-    "gaze.stopping": ("Confident", "LittleToGain", "StopRule"),
+    "gaze.stopping": ("CalibratedStop", "Confident", "LittleToGain", "LowEntropy", "StopRule"),
     "grid": ("GlimpseGrid",),
     "methods.method": ("Method",),
     "methods.registry": ("METHODS", "register_method"),
@@ -77,6 +77,7 @@ __all__ = [
     "Agent",
     "Backbone",
     "Belief",
+    "CalibratedStop",
     "Choice",
     "Classification",
     "Confident",
@@ -93,6 +94,7 @@ __all__ = [
     "InfogazeError",
     "LittleToGain",
     "Look",
+    "LowEntropy",
     "Method",
     "Model",
     "ModelConfig",

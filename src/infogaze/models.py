@@ -11,7 +11,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from torch import Tensor
 from infogaze.errors import InfogazeError
 from infogaze.files import make_folder, read_json, read_whole, write_json, write_whole
 from infogaze.gaze.agent import Agent, Origin, require_temperatures
+from infogaze.gaze.stopping import CalibratedStop
 from infogaze.methods.registry import METHODS, build_for
 from infogaze.nn.config import ModelConfig
 from infogaze.nn.model import GlimpseClassifier
@@ -64,6 +65,8 @@ class Description:
     """Scenes with a larger mean score of their glimpses are out of distribution; None where the folder says nothing of them."""
     typicality: str | None = None
     """SHA-256 of the file with the statistics behind that score."""
+    stop: CalibratedStop | None = None
+    """When scenes may stop, as `infogaze calibrate` chose it; None looks until the budget is spent."""
 
     def __post_init__(self) -> None:
         for name, most in (("num_looks", 1_000_000), ("num_samples", 100_000)):
@@ -122,7 +125,7 @@ def compiled(agent: Agent) -> Agent:
     if agent.model.device.type != "cuda":
         raise InfogazeError(f"compile is for CUDA devices, and the model is on {agent.model.device}")
     compile_parts(agent.model)
-    fast = agent.with_policy(CapturedPolicy(agent.policy))
+    fast = agent.with_policy(CapturedPolicy(agent.policy)).with_stop(agent.stop)
     fast.precision = "bfloat16"
     return fast
 
@@ -137,6 +140,7 @@ def make_agent(
     fit: Fit = "crop",
     temperatures: Sequence[float] | None = None,
     typicality: Typicality | None = None,
+    stop: CalibratedStop | None = None,
 ) -> Agent:
     """An agent around a method's networks, choosing its looks as the method does."""
     return Agent(
@@ -148,6 +152,7 @@ def make_agent(
         fit=fit,
         temperatures=temperatures,
         typicality=typicality,
+        stop=stop,
         origin=origin,
     )
 
@@ -186,6 +191,7 @@ def save(
         temperatures=agent.temperatures,
         ood_threshold=None if agent.typicality is None else agent.typicality.threshold,
         typicality=None if typical is None else _digest(typical),
+        stop=agent.stop,
     )
     folder = make_folder(Path(folder))
     for name, data in files.items():
@@ -197,6 +203,12 @@ def save(
     for old in {*folder.glob("model.safetensors"), *folder.glob("model-*-of-*.safetensors"), *folder.glob(_TYPICALITY)}:
         if old.name not in kept:
             old.unlink()
+
+
+def store_stop(folder: Path, stop: CalibratedStop | None) -> None:
+    """Give the model in a folder a calibrated rule, or take it away; its weights are not touched."""
+    path = folder / "model.json"
+    write_json(path, to_plain(replace(_description(path), stop=stop, format=FORMAT)))
 
 
 def weights_digest(folder: Path) -> str:
@@ -264,6 +276,7 @@ def _load(folder: Path, device: torch.device | str) -> Agent:
         fit=description.fit,
         temperatures=description.temperatures,
         typicality=_typicality(folder, description),
+        stop=description.stop,
     )
 
 

@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -14,17 +14,19 @@ import torch
 from PIL import Image
 
 import infogaze
-from infogaze import Agent, GainPolicy, Origin, Policy, RandomPolicy, RasterPolicy
+from infogaze import Agent, CalibratedStop, GainPolicy, Origin, Policy, RandomPolicy, RasterPolicy
 from infogaze.cli.main import main
 from infogaze.data.options import ReadOptions
 from infogaze.data.reading import in_memory
 from infogaze.data.registry import read_set
 from infogaze.gaze.classification import scene_of
 from infogaze.methods.registry import build_for
-from infogaze.models import make_agent
+from infogaze.models import make_agent, store_stop
 from infogaze.nn.typicality import Typicality
 from tests.support.calls import refused
 from tests.support.tiny import CONFIG, tiny_agent
+
+STOP: Any = {"rule": "confidence", "budget": 4, "gap": 0.01, "delta": 0.05, "by_look": False, "scenes": 900}
 
 
 @pytest.fixture
@@ -302,5 +304,30 @@ def test_looks_are_chosen_as_asked_and_else_as_the_model_was_saved(
 ) -> None:
     agent = tiny_agent(replace(CONFIG, channels=3), num_samples=5)
     monkeypatch.setattr("infogaze.cli.look.load", lambda name: agent)
+    chosen_by, classify = [], Agent.classify
+
+    def noted(looking: Agent, *given: Any, **options: Any) -> infogaze.Classification:
+        chosen_by.append(looking.policy)
+        return classify(looking, *given, **options)
+
+    monkeypatch.setattr(Agent, "classify", noted)
     main(["look", "--out", str(tmp_path / "look.png"), *options])
-    assert agent.policy == policy
+    assert chosen_by == [policy]
+
+
+def test_a_model_with_a_calibrated_rule_stops_by_it_unless_told_otherwise(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store_stop(model, CalibratedStop(**STOP, thresholds=(None, 0.01, 0.01)))
+
+    def looked(*options: str) -> str:
+        main(["look", "--model", str(model), "--out", str(tmp_path / "look.png"), "--overwrite", *options])
+        return capsys.readouterr().out
+
+    said = looked()
+    assert len(looks_told(said)) == 2
+    assert "the rule said to stop after 2 of 4 looks" in said
+    for options in (["--no-stop"], ["--policy", "random"], ["--num-samples", "3"], ["--flip-tta"], ["--budget", "5"]):
+        said = looked(*options)
+        assert len(looks_told(said)) == (5 if "--budget" in options else 4)
+        assert "the rule" not in said

@@ -44,6 +44,8 @@ class Look:
     """Scenes imagined behind each gain map; the model's own number if not given."""
     stop_at: Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")] = None
     """Stop as soon as the most likely label has this probability."""
+    stop: bool = True
+    """Stop as the model's own rule says, if `infogaze calibrate` gave it one and nothing above is another than it was calibrated for."""
     # Read as bool, it is two flags, and None where neither is given.
     flip_tta: Annotated[bool | None, tyro.conf.arg(constructor=bool)] = None
     """Horizontal-flip test-time augmentation, for scenes whose mirror image has the same label, or not; as the model was saved if not
@@ -59,9 +61,13 @@ class Look:
         if self.out.exists() and not self.overwrite:
             raise InfogazeError(f"{self.out} is there already; --overwrite writes over it, --out names another file")
         agent = load(self.model)
-        if self.flip_tta is not None:
-            agent.flip_tta = self.flip_tta
-        agent.policy = self._policy(agent)
+        if self.flip_tta not in {None, agent.flip_tta}:
+            agent = agent.with_stop(None)
+            agent.flip_tta = not agent.flip_tta
+        if not self.stop:
+            agent = agent.with_stop(None)
+        if self.policy != "own" or self.num_samples is not None:
+            agent = agent.with_policy(self._policy(agent))
         picture = sample_picture() if self.image is None else self.image
         stop = None if self.stop_at is None else Confident(self.stop_at)
         result = agent.classify(picture, budget=self.budget, seed=self.seed, stop=stop)
@@ -95,10 +101,11 @@ def _print_looks(result: Classification) -> None:
         best = int(look.probabilities[0].argmax())
         share = f"{100 * float(look.probabilities[0, best]):.1f} %"
         print(f"{number:4d} {row:4d} {col:4d}  {result.classes[best]:<16} {share:>11} {float(look.entropy[0]):14.3f}")
-    if len(episode.history) < episode.budget and not bool(episode.candidates.any()):
-        print(
-            f"all {grid.num_locations} locations were looked at, after {len(episode.history)} of {episode.budget} looks"
-        )
+    taken = f"after {len(episode.history)} of {episode.budget} looks"
+    if episode.ended_by == ("no location left",):
+        print(f"all {grid.num_locations} locations were looked at, {taken}")
+    if episode.ended_by == ("rule",):
+        print(f"the rule said to stop {taken}")
 
 
 def read(arguments: Sequence[str]) -> Look:

@@ -80,7 +80,10 @@ def roll_out(
         )
         sensor = sensor_of(images.to(agent.model.device), agent.model.grid.glimpse_size, seeds)
         policy = agent.policy
-        looker = agent.with_policy(policy.for_scenes(images, labels)) if isinstance(policy, ScenePolicy) else agent
+        # What stopping early would have cost is reckoned from complete episodes.
+        looker = agent.with_stop(None)
+        if isinstance(policy, ScenePolicy):
+            looker = looker.with_policy(policy.for_scenes(images, labels))
         episode = looker.run(sensor, budget, batch=len(labels), seed=seeds)
         history = episode.history
         drawn = [scene for scene in map(episode.imagined, range(len(history) if imagine else 0)) if scene is not None]

@@ -19,7 +19,7 @@ from infogaze.gaze.classification import Classification, scene_of
 from infogaze.gaze.episode import Episode
 from infogaze.gaze.policies import Policy, RandomPolicy
 from infogaze.gaze.sensor import ImageSensor, Sensor
-from infogaze.gaze.stopping import StopRule
+from infogaze.gaze.stopping import CalibratedStop, StopRule
 from infogaze.grid import GlimpseGrid, Location
 from infogaze.nn.config import ModelConfig
 from infogaze.nn.model import GlimpseClassifier, Model
@@ -63,6 +63,7 @@ class Agent:
         fit: Fit = "crop",
         temperatures: Sequence[float] | None = None,
         typicality: Typicality | None = None,
+        stop: CalibratedStop | None = None,
         origin: Origin | None = None,
     ) -> None:
         self.model = model.eval()
@@ -84,6 +85,9 @@ class Agent:
         too. None states them as the networks do. Gains are not changed by it."""
         self.typicality = typicality
         """The glimpses of training, by which scenes unlike any of them are noticed; None where that is not known."""
+        self.stop = stop
+        """When scenes may stop, as `infogaze calibrate` chose it: the rule of every episode with the budget it was chosen for that is given
+        no other rule and no other policy. None looks until the budget is spent."""
         self.origin = origin
         """What the model was built from; an agent around a model of the user's own has none, and cannot be saved."""
         self.is_derived = False
@@ -92,9 +96,18 @@ class Agent:
             raise InfogazeError(f"{len(self.classes)} class names for a model of {origin.config.num_classes} classes")
 
     def with_policy(self, policy: Policy) -> Agent:
-        """The same agent, choosing its looks another way; the first look of an episode stays at random."""
-        other = copy.copy(self)
+        """The same agent, choosing its looks another way; the first look of an episode stays at random.
+
+        A calibrated rule promises nothing for other looks, and is left out.
+        """
+        other = self.with_stop(None)
         other.policy = policy
+        return other
+
+    def with_stop(self, stop: CalibratedStop | None) -> Agent:
+        """The same agent with another rule of its own; None: its episodes look until the budget is spent."""
+        other = copy.copy(self)
+        other.stop = stop
         return other
 
     def ask(self, question: Mapping[str, Sequence[str] | None] | nn.Module, answers: Sequence[str] = ()) -> Agent:
@@ -133,7 +146,7 @@ class Agent:
 
     def _around(self, model: Model) -> Agent:
         """The same agent around a model made from its own, which no folder could build again."""
-        other = copy.copy(self)
+        other = self.with_stop(None)
         other.model = model.eval()
         other.is_derived = True
         return other
@@ -154,7 +167,8 @@ class Agent:
         `seed` is one number for the batch, or one a scene: equal seeds and glimpses give equal outcomes in any batch. The first
         look is at random and the others by the agent's own policy; a policy given here chooses the first look too, unless it is
         at `first`. The budget is the model's own, or as many looks as there are locations where these are fewer. `allowed`, [rows, cols]
-        or [B, rows, cols] of the grid, are the locations that may be chosen.
+        or [B, rows, cols] of the grid, are the locations that may be chosen. An agent with a calibrated rule stops by it where budget and
+        policy are its own and no other rule is given.
         """
         batch = _at_least_one("batch", batch)
         most = self.model.grid.num_locations
@@ -165,6 +179,8 @@ class Agent:
         ):
             if rule is not None and not callable(rule):
                 raise InfogazeError(f"{name} is {rule!r}; something to call is needed, such as {example}")
+        if stop is None and policy is None and self.stop is not None and self.stop.budget == budget:
+            stop = self.stop
         return Episode(
             self.model,
             seeds=_seeds(seed, batch).to(self.model.device),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -26,6 +27,9 @@ from infogaze.nn.pixels import normalise_pixels
 from infogaze.nn.temperature import tempered
 from infogaze.nn.typicality import Typicality
 from infogaze.rng import SceneNoise
+
+EndedBy = Literal["rule", "no location left", "budget"]
+"""Why a scene gets no more looks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +114,20 @@ class Episode:
     def running(self) -> Bool[Tensor, " B"]:
         """The scenes that go on within the budget: not stopped, and with a location left that was not looked at."""
         return ~self.stopped & self._candidates.any(1)
+
+    @property
+    def ended_by(self) -> tuple[EndedBy | None, ...]:
+        """Why each scene gets no more looks; None for those that go on."""
+        spent = len(self.history) >= self.budget
+
+        def reason(stopped: bool, left: bool) -> EndedBy | None:
+            if stopped:
+                return "rule"
+            if not left:
+                return "no location left"
+            return "budget" if spent else None
+
+        return tuple(map(reason, self.stopped.tolist(), self._candidates.any(1).tolist()))
 
     @property
     def belief(self) -> Belief:
