@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from infogaze.nn.posterior import Posterior
     from infogaze.presets import PRESETS, Preset, preset
     from infogaze.rng import SceneNoise, scene_seeds
+    from infogaze.tasks.calibrate import calibrate
     from infogaze.tasks.evaluate import evaluate
     from infogaze.tasks.train import train
     from infogaze.training.loop import Stopped
@@ -63,6 +64,7 @@ _HOMES = {
     "nn.posterior": ("Posterior",),
     "presets": ("PRESETS", "Preset", "preset"),
     "rng": ("SceneNoise", "scene_seeds"),
+    "tasks.calibrate": ("calibrate",),
     "tasks.evaluate": ("evaluate",),
     "tasks.train": ("train",),
     "training.loop": ("Stopped",),
@@ -114,6 +116,7 @@ __all__ = [
     "Stopped",
     "__version__",
     "build",
+    "calibrate",
     "evaluate",
     "load",
     "preset",

@@ -16,6 +16,7 @@ from torch import Tensor
 from infogaze.evaluation import store
 from infogaze.evaluation.coherence import Coherence
 from infogaze.evaluation.corrupted import Corrupted
+from infogaze.evaluation.early_stopping import EarlyStopping
 from infogaze.evaluation.exact_pass import Records
 from infogaze.evaluation.imagined import ImaginedScenes
 from infogaze.evaluation.judged import Judged
@@ -68,6 +69,10 @@ MADE: tuple[Record, ...] = (
     ImaginedScenes(scenes=whole(2), pictures=pixels(2, 4, 1, 16, 20), uncertainty=floats(2, 4, 3, 4)),
     Latents(torch.tensor(0), whole(4, 2), floats(4, 6, 3)),
     Coherence(mutual_information=floats(3, 3), incoherence=floats(3, 3)),
+    EarlyStopping(
+        curve_looks=floats(3, 5), curve_correct=whole(3, 5, below=70_000), looks=floats(3, 2, 4), accuracy=floats(3, 2, 4),
+        full=floats(3, 2, 4), broken=pixels(3, 2, 4), broken_on_half=pixels(3, 2, 4),
+    ),
 )  # fmt: skip
 RECORDS = MADE[0]
 

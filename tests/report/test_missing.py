@@ -9,6 +9,7 @@ import pytest
 
 from infogaze.evaluation.coherence import Coherence
 from infogaze.evaluation.corrupted import Corrupted
+from infogaze.evaluation.early_stopping import EarlyStopping
 from infogaze.evaluation.judged import Judged
 from infogaze.evaluation.many_looks import ManyLooks
 from infogaze.evaluation.registry import measurement_of
@@ -18,6 +19,7 @@ from infogaze.report.by_look import by_attention, by_common_judge
 from infogaze.report.coherence import by_coherence
 from infogaze.report.corruptions import by_corruption
 from infogaze.report.drawing import Drawn, Missing
+from infogaze.report.early_stopping import by_early_stopping
 from infogaze.report.gather import Chapter
 from infogaze.report.many_looks import by_many_looks
 from infogaze.report.sample_counts import by_sample_counts
@@ -40,6 +42,7 @@ def test_a_method_without_a_run_is_named_with_the_command_that_would_train_it(tm
         (by_sample_counts, SampleCounts),
         (by_corruption, Corrupted),
         (by_coherence, Coherence),
+        (by_early_stopping, EarlyStopping),
     ],
 )
 def test_what_was_not_measured_is_missing_with_the_command_that_measures(

@@ -13,6 +13,7 @@ from torch import Tensor
 from infogaze.evaluation.coherence import Coherence
 from infogaze.evaluation.corrupted import Corrupted
 from infogaze.evaluation.corruptions import CORRUPTIONS
+from infogaze.evaluation.early_stopping import EarlyStopping, early_stopping
 from infogaze.evaluation.exact_pass import Records
 from infogaze.evaluation.imagined import ImaginedScenes
 from infogaze.evaluation.judged import Judged
@@ -40,7 +41,7 @@ COUNTS = {
 IMAGINING = tuple(name for name, method in METHODS.items() if method.imagines)
 EXPECTING = (*IMAGINING, "discriminative", "oracle")
 """Whose maps are in nats."""
-PARTS = (ManyLooks, SampleCounts, Coherence, Corrupted, Judged, Showcase, ImaginedScenes, Latents)
+PARTS = (ManyLooks, SampleCounts, Coherence, Corrupted, EarlyStopping, Judged, Showcase, ImaginedScenes, Latents)
 
 
 @dataclass(frozen=True)
@@ -236,12 +237,17 @@ def _coherence(run: MadeUp) -> Coherence | None:
     return Coherence(mutual_information=0.2 * parts[0], incoherence=0.05 * parts[1])
 
 
+def _early_stopping(run: MadeUp) -> EarlyStopping | None:
+    return early_stopping(_records(run), splits=5) if METHODS[run.method].sees == "looks" else None
+
+
 _MAKE: dict[type[Record], Callable[[MadeUp], Record | None]] = {
     Records: _records,
     ManyLooks: _many_looks,
     SampleCounts: _sample_counts,
     Coherence: _coherence,
     Corrupted: _corrupted,
+    EarlyStopping: _early_stopping,
     Judged: _judged,
     Showcase: _showcase,
     ImaginedScenes: _imagined,

@@ -27,6 +27,7 @@ COMMANDS = {
     "train": "Train a model, phase by phase, and write it to a folder together with its metrics and checkpoints.",
     "look": "Classify one picture glimpse by glimpse, and draw what was looked at, expected and believed.",
     "evaluate": "Measure runs on the test split they belong to, every image once.",
+    "calibrate": "Choose when a model may stop looking early, with a promise of what that costs.",
     "sweep": "Train and evaluate methods over seeds.",
     "report": "Turn evaluated runs into one page with all figures: accuracy, policies, calibration, rollouts and more.",
     "data": "List the image sets, check one file by file, or draw a sheet of its images.",

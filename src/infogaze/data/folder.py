@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from infogaze.data.options import ReadOptions
-from infogaze.data.reading import Pictures, Reading, pictures_in_files
+from infogaze.data.reading import Pictures, Reading, pictures_in_files, split_in_memory
+from infogaze.data.sets import Split
 from infogaze.errors import DataError, Problem
 from infogaze.pictures import Form, channels_of, open_picture
 
@@ -44,6 +45,18 @@ def read_folder(root: Path, options: ReadOptions) -> Reading:
         classes=classes,
         problems=tuple(problems),
     )
+
+
+def read_labelled(folder: Path, classes: Sequence[str], form: Form) -> Split:
+    """All pictures of a folder with one sub-folder a class, as one split; sub-folders must be named as some of these classes."""
+    problems: list[Problem] = []
+    files = class_files(folder, problems)
+    problems += [
+        Problem(folder / name, f"is no class; there are {', '.join(classes)}") for name in files if name not in classes
+    ]
+    if problems:
+        raise DataError(*problems)
+    return split_in_memory(labelled(files, classes, form))
 
 
 def class_files(folder: Path, problems: list[Problem]) -> dict[str, list[Path]]:

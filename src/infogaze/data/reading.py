@@ -106,15 +106,25 @@ def pictures_in_array(
 
 def in_memory(reading: Reading) -> ImageSet:
     """The whole set, read now; DataError with all problems there are."""
-    splits, problems = [], list(reading.problems)
-    for pictures in (reading.train, reading.test):
-        images = np.empty((len(pictures), *pictures.shape), np.uint8)
-        done = 0
-        for stretch, wrong in pictures.stretches():
-            images[done : done + len(stretch)] = stretch
-            done += len(stretch)
-            problems += wrong
-        splits.append(Split(torch.from_numpy(images), torch.from_numpy(pictures.labels)))
+    (train, wrong), (test, also) = map(_decoded, (reading.train, reading.test))
+    if problems := [*reading.problems, *wrong, *also]:
+        raise DataError(*problems)
+    return ImageSet(train, test, reading.classes)
+
+
+def split_in_memory(pictures: Pictures) -> Split:
+    """One split, read now; DataError with all problems there are."""
+    split, problems = _decoded(pictures)
     if problems:
         raise DataError(*problems)
-    return ImageSet(splits[0], splits[1], reading.classes)
+    return split
+
+
+def _decoded(pictures: Pictures) -> tuple[Split, list[Problem]]:
+    images, problems = np.empty((len(pictures), *pictures.shape), np.uint8), []
+    done = 0
+    for stretch, wrong in pictures.stretches():
+        images[done : done + len(stretch)] = stretch
+        done += len(stretch)
+        problems += wrong
+    return Split(torch.from_numpy(images), torch.from_numpy(pictures.labels)), problems

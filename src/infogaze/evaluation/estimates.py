@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from scipy import stats
 from torch import Tensor
 
@@ -30,10 +30,14 @@ class Estimate:
 
 def accuracy(correct: Bool[Tensor, "N T"]) -> Estimate:
     """The share of correct predictions at each look, with Wilson's interval."""
-    n = len(correct)
-    intervals = [stats.binomtest(int(count), n).proportion_ci(_LEVEL, "wilson") for count in correct.sum(0).tolist()]
+    return share_of(correct.sum(0), len(correct))
+
+
+def share_of(counts: Int[Tensor, " T"], n: int) -> Estimate:
+    """So many of n scenes, with Wilson's interval."""
+    intervals = [stats.binomtest(int(count), n).proportion_ci(_LEVEL, "wilson") for count in counts.tolist()]
     low, high = (torch.tensor(ends, dtype=torch.float64) for ends in zip(*intervals, strict=True))
-    return Estimate(value=correct.double().mean(0), low=low, high=high, n=n)
+    return Estimate(value=counts.double() / n, low=low, high=high, n=n)
 
 
 def lead(correct: Bool[Tensor, "N T"], other: Bool[Tensor, "N T"]) -> Estimate:
@@ -80,3 +84,11 @@ def lead_over_runs(correct: Sequence[Bool[Tensor, "N T"]], other: Sequence[Bool[
     alike = torch.from_numpy((ours.std(0) == 0) & (theirs.std(0) == 0))
     low, high = torch.where(alike, difference, low), torch.where(alike, difference, high)
     return Estimate(value=difference, low=low, high=high, n=n, unit="seeds")
+
+
+def accuracy_of_mean(by_look: Float[Tensor, " T"], looks: float) -> float:
+    """What a fixed budget of so many looks on average gives: the next whole number of them for some scenes, one fewer for the others."""
+    low = min(max(int(looks), 1), len(by_look))
+    high = min(low + 1, len(by_look))
+    share = min(max(looks - low, 0.0), 1.0)
+    return (1 - share) * float(by_look[low - 1]) + share * float(by_look[high - 1])

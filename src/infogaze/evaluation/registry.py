@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from infogaze.evaluation import (
     coherence,
     corrupted,
+    early_stopping,
     exact_pass,
     imagined,
     judged,
@@ -19,7 +20,18 @@ from infogaze.evaluation.measurement import Measurement
 from infogaze.evaluation.store import Record
 from infogaze.methods.method import Method
 
-_ALL = (exact_pass, judged, showcase, imagined, latents, many_looks, sample_counts, coherence, corrupted)
+_ALL = (
+    exact_pass,
+    judged,
+    showcase,
+    imagined,
+    latents,
+    many_looks,
+    sample_counts,
+    coherence,
+    corrupted,
+    early_stopping,
+)
 
 MEASUREMENTS: dict[str, Measurement] = {module.MEASUREMENT.name: module.MEASUREMENT for module in _ALL}
 """The exact pass first: others are made from it."""

@@ -12,6 +12,7 @@ from infogaze.report.coherence import by_coherence
 from infogaze.report.confusion import by_confusion
 from infogaze.report.corruptions import by_corruption
 from infogaze.report.drawing import Drawn
+from infogaze.report.early_stopping import by_early_stopping
 from infogaze.report.entropy import entropy_by_look
 from infogaze.report.gain_calibration import by_gain_calibration
 from infogaze.report.gather import Chapter
@@ -54,6 +55,7 @@ ENTRIES = tuple(
             ("sample-counts", "What the number of imagined scenes buys", by_sample_counts),
             ("corruptions", "Robustness to corruptions", by_corruption),
             ("coherence", "What the imagined gain is made of", by_coherence),
+            ("early-stopping", "Stopping early, with a guarantee", by_early_stopping),
         ),
         start=1,
     )
