@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from infogaze.gaze.classification import Classification, sample_picture
     from infogaze.gaze.episode import Episode, Look
     from infogaze.gaze.policies import Choice, GainPolicy, Policy, RandomPolicy, RasterPolicy
-    from infogaze.gaze.sensor import ImageSensor, Sensor
+    from infogaze.gaze.retrying import Retrying
+    from infogaze.gaze.scale import Scale
+    from infogaze.gaze.sensor import ImageSensor, LookFailed, Seen, Sensor
     from infogaze.gaze.stopping import CalibratedStop, Confident, LittleToGain, LowEntropy, StopRule
     from infogaze.grid import GlimpseGrid
     from infogaze.methods.method import Method
@@ -47,7 +49,9 @@ _HOMES = {
     "gaze.classification": ("Classification", "sample_picture"),
     "gaze.episode": ("Episode", "Look"),
     "gaze.policies": ("Choice", "GainPolicy", "Policy", "RandomPolicy", "RasterPolicy"),
-    "gaze.sensor": ("ImageSensor", "Sensor"),
+    "gaze.retrying": ("Retrying",),
+    "gaze.scale": ("Scale",),
+    "gaze.sensor": ("ImageSensor", "LookFailed", "Seen", "Sensor"),
     "gaze.stopping": ("CalibratedStop", "Confident", "LittleToGain", "LowEntropy", "StopRule"),
     "grid": ("GlimpseGrid",),
     "methods.method": ("Method",),
@@ -96,6 +100,7 @@ __all__ = [
     "InfogazeError",
     "LittleToGain",
     "Look",
+    "LookFailed",
     "LowEntropy",
     "Method",
     "Model",
@@ -110,7 +115,10 @@ __all__ = [
     "RasterPolicy",
     "ReadOptions",
     "Recipe",
+    "Retrying",
+    "Scale",
     "SceneNoise",
+    "Seen",
     "Sensor",
     "StopRule",
     "Stopped",

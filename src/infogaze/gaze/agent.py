@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int, Num
+from jaxtyping import Bool, Int
 from PIL import Image
 from torch import Tensor, nn
 
 from infogaze.errors import InfogazeError
 from infogaze.gaze.classification import Classification, scene_of
 from infogaze.gaze.episode import Episode
+from infogaze.gaze.looking import take_look
 from infogaze.gaze.policies import Policy, RandomPolicy
-from infogaze.gaze.sensor import ImageSensor, Sensor
+from infogaze.gaze.sensor import GlimpseFunction, ImageSensor, Sensor
 from infogaze.gaze.stopping import CalibratedStop, StopRule
 from infogaze.grid import GlimpseGrid, Location
 from infogaze.nn.config import ModelConfig
@@ -28,8 +29,6 @@ from infogaze.nn.typicality import Typicality
 from infogaze.pictures import Fit
 from infogaze.rng import require_seed, scene_seeds
 
-GlimpseFunction = Callable[[Num[Tensor, "B 2"]], Num[Tensor, "B C g g"]]
-"""A sensor as a plain function of the locations."""
 Picture = str | os.PathLike[str] | Image.Image | np.ndarray | Tensor
 Mask = np.ndarray | Bool[Tensor, "rows cols"] | Bool[Tensor, "B rows cols"]
 """Locations of the grid that may be chosen."""
@@ -211,7 +210,8 @@ class Agent:
     ) -> Episode:
         """Look through a sensor until the budget is spent or the stop rule fires; the finished episode tells all.
 
-        A sensor has a method `look`; a plain function of the locations will do too.
+        A sensor has a method `look`; a plain function of the locations will do too. Where a look fails (`LookFailed`), its place is given
+        up for another, and counts for no look.
         """
         look = getattr(sensor, "look", sensor)
         if not callable(look):
@@ -220,7 +220,7 @@ class Agent:
             )
         episode = self.episode(batch, seed, budget=budget, first=first, policy=policy, stop=stop, allowed=allowed)
         while not episode.done:
-            episode.observe(look(episode.next_location()))
+            take_look(episode, look)
         return episode
 
     def classify(

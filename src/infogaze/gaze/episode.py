@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
 
 from infogaze.errors import InfogazeError
+from infogaze.gaze.failed import FailedLooks, scenes_of, within
 from infogaze.gaze.policies import Choice, Policy
 from infogaze.gaze.stopping import StopRule
 from infogaze.grid import Location, require_inside, tensor_of
@@ -97,6 +98,7 @@ class Episode:
         self._chosen_by = self._no_gain()
         self._next: Choice | None = None
         self._asked: Choice | None = None  # what the user was told of it
+        self._failed: FailedLooks | None = None  # since the last look that did not
         if first is not None:
             self._next = self._asked = Choice(self._locations(first), self._no_gain(), has_map=False)
 
@@ -198,12 +200,36 @@ class Episode:
         return self._asked.location.clone()
 
     @torch.no_grad()
-    def observe(self, glimpse: Tensor | np.ndarray, at: Location | None = None) -> None:
-        """Take in the glimpses [B, C, g, g] seen at `next_location()`, or `at` any other location, fractions of a pixel too."""
+    def skip(self, scenes: Bool[Tensor, " B"] | Sequence[bool] | None = None) -> None:
+        """Say that the looks at `next_location()` failed, of all scenes or of these: nothing is learned, and no look is counted.
+
+        Their places are not candidates any more, and `next_location()` gives them others; the other scenes keep theirs.
+        """
+        if self.done:
+            raise RuntimeError(f"the episode is done after {len(self.history)} looks; begin another")
+        if self._asked is None:
+            raise RuntimeError("skip() needs a look that failed: call next_location() first")
+        failed = FailedLooks(self._asked, scenes_of(scenes, self.running))
+        self._candidates = self._candidates & ~failed.places(self._model.grid, self._candidates)
+        self._failed, self._next, self._asked, self._over = failed, None, None, None
+
+    @torch.no_grad()
+    def observe(
+        self, glimpse: Tensor | np.ndarray, at: Location | None = None, *, reached: Location | None = None
+    ) -> None:
+        """Take in the glimpses [B, C, g, g] seen at `next_location()`, or `at` any other location, fractions of a pixel too.
+
+        `reached` is where a sensor that was sent to `next_location()` really was: the glimpses are taken in as seen there (at the edge,
+        where that is outside the scene), and the places that were asked for are not asked for again.
+        """
         if self.done:
             raise RuntimeError(f"the episode is done after {len(self.history)} looks; begin another")
         asked, running = self._asked, self.running
-        if at is not None:
+        if reached is not None:
+            if asked is None or at is not None:
+                raise RuntimeError("reached= says where next_location() led to: call that first, and give no at=")
+            location = self._locations(within(reached, self._model.grid))
+        elif at is not None:
             location = self._locations(at)
         elif asked is not None:
             location = asked.location
@@ -211,7 +237,8 @@ class Episode:
             raise RuntimeError("observe() needs a location: call next_location() first, or give at=")
         pixels, chosen_by = self._pixels(tensor_of(glimpse)), self._no_gain()
         if asked is not None:
-            chosen_by = torch.where((location == asked.location).all(1, keepdim=True), asked.gain, chosen_by)
+            as_asked = (location == asked.location).all(1, keepdim=True) | (reached is not None)
+            chosen_by = torch.where(as_asked, asked.gain, chosen_by)
         with self._autocast:
             content = self._model.backbone.features(pixels)
         updated, classes = self._updated(self._belief, content, location)
@@ -231,7 +258,10 @@ class Episode:
         if self._typicality is not None:
             self._ood = self._ood + running * self._typicality.score(content)
         self._candidates = self._candidates & ~(self._model.grid.at(location) & running[:, None])
+        if reached is not None and asked is not None:
+            self._candidates = self._candidates & ~(self._model.grid.at(asked.location) & running[:, None])
         self._chosen_by, self._next, self._asked, self._over = chosen_by, None, None, None
+        self._failed = None
         self.history.append(
             Look(
                 location=location,
@@ -257,7 +287,8 @@ class Episode:
             policy = self._policy if self.history else self._first_policy
             noise = SceneNoise(self._seeds, len(self.history))
             with self._autocast:
-                self._next = policy(self._model, self._belief, candidates=self._candidates, noise=noise)
+                choice = policy(self._model, self._belief, candidates=self._candidates, noise=noise)
+            self._next = choice if self._failed is None else self._failed.replaced_by(choice)
         return self._next
 
     def _no_gain(self) -> Tensor:

@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Int, Num
+from jaxtyping import Bool, Int, Num
 from torch import Tensor
 
 from infogaze.errors import InfogazeError
 from infogaze.grid import Location, extract, require_inside, tensor_of
 
 
+class LookFailed(Exception):
+    """Raised by a sensor that could not look: the places that were asked for are given up for others, and nothing is learned."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a sensor answers that has more to say than the glimpses."""
+
+    glimpse: Num[Tensor, "B C g g"] | np.ndarray
+    """uint8 or float in [0, 1]."""
+    at: Location | None = None
+    """Where the sensor really was, in rows and columns of the scene and fractions of them; None: where it was asked to be."""
+    failed: Bool[Tensor, " B"] | Sequence[bool] | None = None
+    """The scenes of a batch whose looks failed; their glimpses are not used. None: no look did."""
+
+
 @runtime_checkable
 class Sensor(Protocol):
     """Anything that can be pointed: a camera on a mount, a stage, a slow link. It is all an `Agent` ever asks."""
 
-    def look(self, where: Num[Tensor, "B 2"]) -> Num[Tensor, "B C g g"]:
-        """The glimpses whose top-left pixels are at `where` (row, column), uint8 or float in [0, 1]."""
+    def look(self, where: Num[Tensor, "B 2"]) -> Num[Tensor, "B C g g"] | Seen:
+        """The glimpses whose top-left pixels are at `where` (row, column), uint8 or float in [0, 1]. LookFailed where there are none."""
         ...
+
+
+GlimpseFunction = Callable[[Num[Tensor, "B 2"]], Num[Tensor, "B C g g"] | Seen]
+"""A sensor as a plain function of the locations."""
 
 
 class ImageSensor:
