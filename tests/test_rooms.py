@@ -17,7 +17,7 @@ ROOMS = (
     ("plots",),
     ("nn",),
     ("gaze", "data", "presets"),
-    ("training",),
+    ("training", "sensors"),
     ("methods",),
     ("models", "runs"),
     ("evaluation",),

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from infogaze.presets import PRESETS, Preset, preset
     from infogaze.rng import SceneNoise, scene_seeds
     from infogaze.tasks.calibrate import calibrate
+    from infogaze.sensors.function import CallableSensor
+    from infogaze.sensors.http import HttpSensor
+    from infogaze.sensors.tiff import TiffSensor
     from infogaze.tasks.evaluate import evaluate
     from infogaze.tasks.train import train
     from infogaze.training.loop import Stopped
@@ -69,6 +72,9 @@ _HOMES = {
     "presets": ("PRESETS", "Preset", "preset"),
     "rng": ("SceneNoise", "scene_seeds"),
     "tasks.calibrate": ("calibrate",),
+    "sensors.function": ("CallableSensor",),
+    "sensors.http": ("HttpSensor",),
+    "sensors.tiff": ("TiffSensor",),
     "tasks.evaluate": ("evaluate",),
     "tasks.train": ("train",),
     "training.loop": ("Stopped",),
@@ -84,6 +90,7 @@ __all__ = [
     "Backbone",
     "Belief",
     "CalibratedStop",
+    "CallableSensor",
     "Choice",
     "Classification",
     "Confident",
@@ -94,6 +101,7 @@ __all__ = [
     "GlimpseBackbone",
     "GlimpseClassifier",
     "GlimpseGrid",
+    "HttpSensor",
     "ImageSensor",
     "Imagination",
     "Imagined",
@@ -122,6 +130,7 @@ __all__ = [
     "Sensor",
     "StopRule",
     "Stopped",
+    "TiffSensor",
     "__version__",
     "build",
     "calibrate",
