@@ -223,6 +223,23 @@ class Agent:
             take_look(episode, look)
         return episode
 
+    def resume(
+        self,
+        state: bytes | str | os.PathLike[str],
+        *,
+        policy: Policy | None = None,
+        stop: StopRule | None = None,
+    ) -> Episode:
+        """The episode that `Episode.save` wrote to a file, or whose `state()` these bytes are, where it was: its next looks and what it
+        says of them are those it would have had.
+
+        For the agent that began it, in any process; episodes of another model and damaged ones are refused. A policy or a stop rule of
+        one's own, which cannot be stored, is given again.
+        """
+        from infogaze.gaze.stored import resumed
+
+        return resumed(self, state, policy=policy, stop=stop)
+
     def classify(
         self,
         picture: Picture,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from weakref import WeakKeyDictionary
 
 import torch
@@ -18,15 +19,23 @@ class CapturedPolicy:
     """A policy whose decision is one captured CUDA graph, for a batch of fixed size: what a single scene needs to be fast."""
 
     def __init__(self, policy: Policy) -> None:
-        self._policy = policy
+        self.policy = policy
+        """The one whose choices these are."""
         self._graphs: WeakKeyDictionary[
             GlimpseClassifier, tuple[tuple[object, ...], dict[tuple[object, ...], _Captured]]
         ] = WeakKeyDictionary()
+        self._one_at_a_time = Lock()  # episodes in several threads share what a graph reads and writes
 
     def __call__(
         self, model: GlimpseClassifier, belief: Belief, *, candidates: Bool[Tensor, "B L"], noise: SceneNoise
     ) -> Choice:
         """The same choice as the policy's own."""
+        with self._one_at_a_time:
+            return self._choose(model, belief, candidates=candidates, noise=noise)
+
+    def _choose(
+        self, model: GlimpseClassifier, belief: Belief, *, candidates: Bool[Tensor, "B L"], noise: SceneNoise
+    ) -> Choice:
         version, graphs = self._graphs.get(model, ((), {}))
         if version != model.weights_version:
             # What they were captured with is gone.
@@ -35,7 +44,7 @@ class CapturedPolicy:
         belief = model.backbone.rounded(belief)
         key = (belief.hidden.shape, belief.memory.shape, torch.is_autocast_enabled(belief.hidden.device.type))
         if key not in graphs:
-            graphs[key] = _Captured(self._policy, model, belief, candidates=candidates, noise=noise)
+            graphs[key] = _Captured(self.policy, model, belief, candidates=candidates, noise=noise)
         return graphs[key].replay(belief, candidates, noise)
 
 

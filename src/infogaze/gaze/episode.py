@@ -6,8 +6,10 @@ An episode receives glimpses and nothing else. It has no image, so nothing it sa
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -16,6 +18,7 @@ from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor
 
 from infogaze.errors import InfogazeError
+from infogaze.files import write_whole
 from infogaze.gaze.failed import FailedLooks, scenes_of, within
 from infogaze.gaze.policies import Choice, Policy
 from infogaze.gaze.stopping import StopRule
@@ -98,6 +101,7 @@ class Episode:
         self._chosen_by = self._no_gain()
         self._next: Choice | None = None
         self._asked: Choice | None = None  # what the user was told of it
+        self._digest: str | None = None  # of the model
         self._failed: FailedLooks | None = None  # since the last look that did not
         if first is not None:
             self._next = self._asked = Choice(self._locations(first), self._no_gain(), has_map=False)
@@ -273,6 +277,16 @@ class Episode:
         )
         if self._stop is not None and not self.done:
             self.stopped, self._over = self.stopped | self._stop(self), None
+
+    def state(self) -> bytes:
+        """All that it holds but its model, for `Agent.resume` in another process; safetensors, with a digest. No glimpse is in it."""
+        from infogaze.gaze.stored import state_of
+
+        return state_of(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write its state to a file, which is the old one or the new one whole: after every look, and nothing is lost by a crash."""
+        write_whole(Path(path), self.state())
 
     def _updated(self, belief: Belief, content: Tensor, location: Tensor) -> tuple[Belief, Tensor]:
         """The belief with these glimpses, and the log-probability of each class that it holds."""
