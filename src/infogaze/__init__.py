@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from infogaze.nn.posterior import Posterior
     from infogaze.presets import PRESETS, Preset, preset
     from infogaze.rng import SceneNoise, scene_seeds
-    from infogaze.tasks.calibrate import calibrate
     from infogaze.sensors.function import CallableSensor
     from infogaze.sensors.http import HttpSensor
     from infogaze.sensors.tiff import TiffSensor
+    from infogaze.tasks.calibrate import calibrate
     from infogaze.tasks.evaluate import evaluate
     from infogaze.tasks.train import train
     from infogaze.training.loop import Stopped
