@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from infogaze.gaze.scale import Scale
     from infogaze.gaze.sensor import ImageSensor, LookFailed, Seen, Sensor
     from infogaze.gaze.stopping import CalibratedStop, Confident, LittleToGain, LowEntropy, StopRule
+    from infogaze.gaze.travel import Stage, Travel
     from infogaze.grid import GlimpseGrid
     from infogaze.methods.method import Method
     from infogaze.methods.registry import METHODS, register_method
@@ -56,6 +57,7 @@ _HOMES = {
     "gaze.scale": ("Scale",),
     "gaze.sensor": ("ImageSensor", "LookFailed", "Seen", "Sensor"),
     "gaze.stopping": ("CalibratedStop", "Confident", "LittleToGain", "LowEntropy", "StopRule"),
+    "gaze.travel": ("Stage", "Travel"),
     "grid": ("GlimpseGrid",),
     "methods.method": ("Method",),
     "methods.registry": ("METHODS", "register_method"),
@@ -128,9 +130,11 @@ __all__ = [
     "SceneNoise",
     "Seen",
     "Sensor",
+    "Stage",
     "StopRule",
     "Stopped",
     "TiffSensor",
+    "Travel",
     "__version__",
     "build",
     "calibrate",

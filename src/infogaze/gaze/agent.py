@@ -21,6 +21,7 @@ from infogaze.gaze.looking import take_look
 from infogaze.gaze.policies import Policy, RandomPolicy
 from infogaze.gaze.sensor import GlimpseFunction, ImageSensor, Sensor
 from infogaze.gaze.stopping import CalibratedStop, StopRule
+from infogaze.gaze.travel import Clock, Travel
 from infogaze.grid import GlimpseGrid, Location
 from infogaze.nn.config import ModelConfig
 from infogaze.nn.model import GlimpseClassifier, Model
@@ -160,6 +161,8 @@ class Agent:
         policy: Policy | None = None,
         stop: StopRule | None = None,
         allowed: Mask | None = None,
+        travel: Travel | None = None,
+        seconds: float | None = None,
     ) -> Episode:
         """Begin to look at `batch` scenes.
 
@@ -168,17 +171,25 @@ class Agent:
         at `first`. The budget is the model's own, or as many looks as there are locations where these are fewer. `allowed`, [rows, cols]
         or [B, rows, cols] of the grid, are the locations that may be chosen. An agent with a calibrated rule stops by it where budget and
         policy are its own and no other rule is given.
+
+        `travel` says how long looks take; they are then chosen by gain a second, and a calibrated rule, which knows other looks, is not
+        asked. With `seconds`, looks at a scene end when no location can be reached in the time left, and `budget` is no limit unless given.
         """
         batch = _at_least_one("batch", batch)
         most = self.model.grid.num_locations
-        budget = min(self.num_looks, most) if budget is None else _at_least_one("budget", budget)
+        if budget is None:
+            budget = most if seconds is not None else min(self.num_looks, most)
+        budget = _at_least_one("budget", budget)
+        if travel is None and seconds is not None:
+            raise InfogazeError("seconds needs travel, which says how long looks take")
         for name, rule, example in (
             ("policy", policy, "infogaze.RandomPolicy()"),
             ("stop", stop, "infogaze.Confident(0.95)"),
         ):
             if rule is not None and not callable(rule):
                 raise InfogazeError(f"{name} is {rule!r}; something to call is needed, such as {example}")
-        if stop is None and policy is None and self.stop is not None and self.stop.budget == budget:
+        own_looks = policy is None and travel is None
+        if stop is None and own_looks and self.stop is not None and self.stop.budget == budget:
             stop = self.stop
         return Episode(
             self.model,
@@ -194,6 +205,9 @@ class Agent:
             temperatures=self.temperatures,
             typicality=None if self.typicality is None else self.typicality.to(self.model.device),
             allowed=None if allowed is None else _mask(allowed, self.model.grid, batch).to(self.model.device),
+            clock=None
+            if travel is None
+            else Clock(travel, grid=self.model.grid, scenes=batch, seconds=seconds, device=self.model.device),
         )
 
     def run(
@@ -207,8 +221,10 @@ class Agent:
         policy: Policy | None = None,
         stop: StopRule | None = None,
         allowed: Mask | None = None,
+        travel: Travel | None = None,
+        seconds: float | None = None,
     ) -> Episode:
-        """Look through a sensor until the budget is spent or the stop rule fires; the finished episode tells all.
+        """Look through a sensor until the budget or the time is spent or the stop rule fires; the finished episode tells all.
 
         A sensor has a method `look`; a plain function of the locations will do too. Where a look fails (`LookFailed`), its place is given
         up for another, and counts for no look.
@@ -218,7 +234,17 @@ class Agent:
             raise InfogazeError(
                 f"the sensor is {sensor!r}; it needs a method look(where), or to be a function of where itself"
             )
-        episode = self.episode(batch, seed, budget=budget, first=first, policy=policy, stop=stop, allowed=allowed)
+        episode = self.episode(
+            batch,
+            seed,
+            budget=budget,
+            first=first,
+            policy=policy,
+            stop=stop,
+            allowed=allowed,
+            travel=travel,
+            seconds=seconds,
+        )
         while not episode.done:
             take_look(episode, look)
         return episode
@@ -249,6 +275,9 @@ class Agent:
         first: Location | None = None,
         policy: Policy | None = None,
         stop: StopRule | None = None,
+        allowed: Mask | None = None,
+        travel: Travel | None = None,
+        seconds: float | None = None,
     ) -> Classification:
         """Look at a picture, a file or an array, as if it were a scene: never whole, one glimpse at a time.
 
@@ -258,7 +287,17 @@ class Agent:
         channels = None if self.origin is None else self.origin.config.channels
         scene = scene_of(picture, self.model.grid, channels=channels, fit=self.fit)
         sensor = ImageSensor(scene[None].to(self.model.device), self.model.grid.glimpse_size)
-        episode = self.run(sensor, budget, seed=seed, first=first, policy=policy, stop=stop)
+        episode = self.run(
+            sensor,
+            budget,
+            seed=seed,
+            first=first,
+            policy=policy,
+            stop=stop,
+            allowed=allowed,
+            travel=travel,
+            seconds=seconds,
+        )
         return Classification(episode=episode, scene=scene, sensor=sensor, classes=self.classes, grid=self.model.grid)
 
 

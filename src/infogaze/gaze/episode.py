@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int, Num
+from jaxtyping import Bool, Float, Float64, Int, Num
 from torch import Tensor
 
 from infogaze.errors import InfogazeError
@@ -22,6 +22,7 @@ from infogaze.files import write_whole
 from infogaze.gaze.failed import FailedLooks, scenes_of, within
 from infogaze.gaze.policies import Choice, Policy
 from infogaze.gaze.stopping import StopRule
+from infogaze.gaze.travel import Clock
 from infogaze.grid import Location, require_inside, tensor_of
 from infogaze.nn.belief import Belief
 from infogaze.nn.gain import entropy
@@ -32,7 +33,7 @@ from infogaze.nn.temperature import tempered
 from infogaze.nn.typicality import Typicality
 from infogaze.rng import SceneNoise
 
-EndedBy = Literal["rule", "no location left", "budget"]
+EndedBy = Literal["rule", "no location left", "seconds", "budget"]
 """Why a scene gets no more looks."""
 
 
@@ -50,6 +51,8 @@ class Look:
     """The map that chose the location, in nats; zeros where none did."""
     hidden: Float[Tensor, "B h"]
     """Of the belief after the look: all that a classifier and an imagination read of it. What else it holds is in `Episode.belief`."""
+    seconds: Float64[Tensor, " B"] | None = None
+    """What the looks at each scene took up to this one, with it; None where it is not known how long they take."""
 
 
 class Episode:
@@ -71,6 +74,7 @@ class Episode:
         temperatures: Sequence[float] | None = None,
         typicality: Typicality | None = None,
         allowed: Bool[Tensor, "B L"] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._model = model
         self._autocast = autocast
@@ -95,6 +99,7 @@ class Episode:
             self._flipped = model.backbone.start(self.batch) if flip_tta else None
         everywhere = torch.ones(self.batch, model.grid.num_locations, dtype=torch.bool, device=seeds.device)
         self._candidates = everywhere if allowed is None else allowed
+        self._clock = clock
         self._probabilities: Tensor | None = None
         self._over: bool | None = None
         self._ood = torch.zeros(self.batch, device=seeds.device)
@@ -105,10 +110,12 @@ class Episode:
         self._failed: FailedLooks | None = None  # since the last look that did not
         if first is not None:
             self._next = self._asked = Choice(self._locations(first), self._no_gain(), has_map=False)
+        if clock is not None:
+            clock.require_time(self._candidates, None if self._next is None else self._next.location)
 
     @property
     def done(self) -> bool:
-        """Whether the budget is spent, or every scene has stopped or has no location left."""
+        """Whether the budget is spent, or every scene has stopped or has no location left, or none that can be reached in time."""
         if len(self.history) >= self.budget:
             return True
         if self._over is None:
@@ -118,22 +125,25 @@ class Episode:
 
     @property
     def running(self) -> Bool[Tensor, " B"]:
-        """The scenes that go on within the budget: not stopped, and with a location left that was not looked at."""
-        return ~self.stopped & self._candidates.any(1)
+        """The scenes that go on within the budget: not stopped, and with a location left that was not looked at and can be reached."""
+        return ~self.stopped & self._open.any(1)
 
     @property
     def ended_by(self) -> tuple[EndedBy | None, ...]:
         """Why each scene gets no more looks; None for those that go on."""
         spent = len(self.history) >= self.budget
 
-        def reason(stopped: bool, left: bool) -> EndedBy | None:
+        def reason(stopped: bool, left: bool, in_time: bool) -> EndedBy | None:
             if stopped:
                 return "rule"
             if not left:
                 return "no location left"
+            if not in_time:
+                return "seconds"
             return "budget" if spent else None
 
-        return tuple(map(reason, self.stopped.tolist(), self._candidates.any(1).tolist()))
+        left, in_time = self._candidates.any(1), self._open.any(1)
+        return tuple(map(reason, self.stopped.tolist(), left.tolist(), in_time.tolist()))
 
     @property
     def belief(self) -> Belief:
@@ -176,7 +186,17 @@ class Episode:
     @property
     def candidates(self) -> Bool[Tensor, "B rows cols"]:
         """The locations that may still be chosen."""
-        return self._grid_map(self._candidates)
+        return self._grid_map(self._open)
+
+    @property
+    def seconds_spent(self) -> Float64[Tensor, " B"] | None:
+        """What the looks at each scene took so far; None where it is not known how long they take."""
+        return None if self._clock is None else self._clock.spent.clone()
+
+    @property
+    def next_seconds(self) -> Float64[Tensor, "B rows cols"] | None:
+        """What the way to each location and a look there would take now; None where it is not known how long looks take."""
+        return None if self._clock is None else self._grid_map(self._clock.needed).clone()
 
     @property
     def ood_score(self) -> Float[Tensor, " B"] | None:
@@ -253,6 +273,8 @@ class Episode:
             self._flipped = flipped.where(running, self._flipped)
             classes = torch.logaddexp(classes, also) - math.log(2.0)
         self.looks_taken = self.looks_taken + running
+        if self._clock is not None:
+            self._clock.advance(location, running)
         if self._temperatures is not None:
             number = self.looks_taken.clamp(1, len(self._temperatures)) - 1
             classes = tempered(classes, self._temperatures[number])
@@ -273,6 +295,7 @@ class Episode:
                 entropy=entropy(self._probabilities),
                 gain=self._grid_map(chosen_by),
                 hidden=self._belief.hidden,
+                seconds=self.seconds_spent,
             )
         )
         if self._stop is not None and not self.done:
@@ -300,10 +323,18 @@ class Episode:
         if self._next is None:
             policy = self._policy if self.history else self._first_policy
             noise = SceneNoise(self._seeds, len(self.history))
+            candidates = self._open
             with self._autocast:
-                choice = policy(self._model, self._belief, candidates=self._candidates, noise=noise)
+                choice = policy(self._model, self._belief, candidates=candidates, noise=noise)
+            if self._clock is not None:
+                choice = self._clock.chosen(choice, candidates)
             self._next = choice if self._failed is None else self._failed.replaced_by(choice)
         return self._next
+
+    @property
+    def _open(self) -> Tensor:
+        """The locations that were not looked at, [B, L], less those that cannot be reached in the time left."""
+        return self._candidates if self._clock is None else self._candidates & self._clock.reachable
 
     def _no_gain(self) -> Tensor:
         return torch.zeros(self._candidates.shape, device=self._candidates.device)
