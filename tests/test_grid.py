@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
+from infogaze.errors import InfogazeError
 from infogaze.gaze.sensor import ImageSensor, Sensor
 from infogaze.grid import GlimpseGrid, extract, extract_grid, require_inside
 
@@ -223,6 +224,21 @@ def test_extracting_the_grid_is_slicing_at_its_locations(sizes: Sizes, dtype: to
     for place, (row, col) in enumerate(grid.locations().tolist()):
         window = images[:, :, row : row + grid.glimpse_size, col : col + grid.glimpse_size]
         assert torch.equal(glimpses[:, place], window)
+
+
+@given(_sizes(20), st.floats(0.7, 1.0), st.integers(0, 2**31))
+def test_a_location_is_within_pixels_that_hold_its_whole_glimpse(sizes: Sizes, share: float, seed: int) -> None:
+    grid = _grid(sizes)
+    pixels = torch.rand(sizes.height, sizes.width, generator=torch.Generator().manual_seed(seed)) < share
+    found = grid.within(pixels).flatten()
+    for place, (row, col) in enumerate(grid.locations().tolist()):
+        window = pixels[row : row + grid.glimpse_size, col : col + grid.glimpse_size]
+        assert bool(found[place]) == bool(window.all())
+
+
+def test_pixels_of_another_scene_are_refused_by_shape() -> None:
+    with pytest.raises(InfogazeError, match=r"pixels have shape \(3, 4\); that of a scene, \(13, 15\)"):
+        IRREGULAR.within(torch.ones(3, 4, dtype=torch.bool))
 
 
 @given(_sizes(20), st.integers(0, 2**31))

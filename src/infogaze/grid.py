@@ -104,6 +104,15 @@ class GlimpseGrid:
         )
         return (down[:, :, None] * across[:, None, :]).flatten(1)
 
+    def within(self, pixels: Bool[Tensor, "H W"]) -> Bool[Tensor, "rows cols"]:
+        """Which locations have their whole glimpse on these pixels of a scene."""
+        if pixels.shape != (self.height, self.width):
+            raise InfogazeError(
+                f"pixels have shape {tuple(pixels.shape)}; that of a scene, ({self.height}, {self.width}), is needed"
+            )
+        glimpses = extract_grid(pixels[None, None], self)  # [1, L, 1, g, g]
+        return glimpses.flatten(2).all(2).view(self.rows, self.cols)
+
     def at(self, locations: Num[Tensor, "B 2"]) -> Bool[Tensor, "B L"]:
         """Which place a location falls on: the one less than half a pixel away, if any."""
         distance = locations[:, None] - self.locations(locations.device)  # [B, L, 2]

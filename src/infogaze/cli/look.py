@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
+from infogaze.cli.travel import TravelOptions
 from infogaze.errors import InfogazeError
 from infogaze.gaze.agent import Agent
-from infogaze.gaze.classification import Classification, sample_picture
+from infogaze.gaze.classification import Classification, allowed_of, sample_picture
 from infogaze.gaze.policies import Policy, RandomPolicy, RasterPolicy
 from infogaze.gaze.stopping import Confident
 from infogaze.methods.registry import METHODS
@@ -50,6 +51,9 @@ class Look:
     flip_tta: Annotated[bool | None, tyro.conf.arg(constructor=bool)] = None
     """Horizontal-flip test-time augmentation, for scenes whose mirror image has the same label, or not; as the model was saved if not
     given."""
+    allowed: Annotated[Path | None, tyro.conf.arg(metavar="MASK", help_behavior_hint="")] = None
+    """A picture, black where may not be looked and white elsewhere, of the same shape as the picture: no glimpse touches what is black."""
+    travel: Annotated[TravelOptions, tyro.conf.arg(name="")] = field(default_factory=TravelOptions)
     seed: int = 0
     """Fixes the first look and the imagined scenes."""
 
@@ -70,7 +74,15 @@ class Look:
             agent = agent.with_policy(self._policy(agent))
         picture = sample_picture() if self.image is None else self.image
         stop = None if self.stop_at is None else Confident(self.stop_at)
-        result = agent.classify(picture, budget=self.budget, seed=self.seed, stop=stop)
+        result = agent.classify(
+            picture,
+            budget=self.budget,
+            seed=self.seed,
+            stop=stop,
+            allowed=None if self.allowed is None else allowed_of(self.allowed, agent.model.grid, fit=agent.fit),
+            travel=self.travel.travel(),
+            seconds=self.travel.seconds,
+        )
         labels = f"{len(agent.classes)} labels of {self.model}: {', '.join(agent.classes)}"
         print(textwrap.fill(labels, 100, subsequent_indent="  "))
         _print_looks(result)
@@ -95,15 +107,23 @@ class Look:
 
 def _print_looks(result: Classification) -> None:
     episode, grid = result.episode, result.grid
-    print("look  row  col  label            probability  entropy, nats")
+    timed = "" if episode.seconds_spent is None else "  seconds"
+    print(f"look  row  col  label            probability  entropy, nats{timed}")
     for number, look in enumerate(episode.history):
         row, col = look.location[0].tolist()
         best = int(look.probabilities[0].argmax())
         share = f"{100 * float(look.probabilities[0, best]):.1f} %"
-        print(f"{number:4d} {row:4d} {col:4d}  {result.classes[best]:<16} {share:>11} {float(look.entropy[0]):14.3f}")
+        time = "" if look.seconds is None else f"{float(look.seconds[0]):9.2f}"
+        about = f"{result.classes[best]:<16} {share:>11} {float(look.entropy[0]):14.3f}"
+        print(f"{number:4d} {row:4d} {col:4d}  {about}{time}")
     taken = f"after {len(episode.history)} of {episode.budget} looks"
     if episode.ended_by == ("no location left",):
-        print(f"all {grid.num_locations} locations were looked at, {taken}")
+        every = (
+            f"all {grid.num_locations} locations" if len(episode.history) == grid.num_locations else "all that may be"
+        )
+        print(f"{every} were looked at, {taken}")
+    if episode.ended_by == ("seconds",):
+        print(f"no other location can be reached in time, after {len(episode.history)} looks")
     if episode.ended_by == ("rule",):
         print(f"the rule said to stop {taken}")
 

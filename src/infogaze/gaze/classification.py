@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Bool, Float, UInt8
 from PIL import Image
 from torch import Tensor
 
@@ -119,6 +119,19 @@ def scene_of(
             f"{grid.height}x{grid.width}: only pictures of 1 or 3 channels are brought to it"
         )
     return tensor_of(fit_picture(pixels, (grid.height, grid.width), fit))
+
+
+def allowed_of(picture: str | os.PathLike[str], grid: GlimpseGrid, *, fit: Fit) -> Bool[Tensor, "rows cols"]:
+    """The locations that a mask allows: a picture, brought to the size of a scene as the scene's own was, white where may be looked and
+    black where not. A glimpse with a dark pixel in it is not allowed; bars beside a picture are not dark."""
+    pixels = pixels_of(open_picture(Path(picture)), 1)
+    dark = fit_picture(255 - pixels, (grid.height, grid.width), fit)[0] > 127
+    allowed = grid.within(tensor_of(~dark))
+    if not bool(allowed.any()):
+        raise InfogazeError(
+            f"{picture}: leaves no location, a glimpse is {grid.glimpse_size}x{grid.glimpse_size} pixels"
+        )
+    return allowed
 
 
 def _channels_first(array: np.ndarray, channels: int | None) -> UInt8[np.ndarray, "C h w"]:

@@ -29,7 +29,7 @@ _ROUNDING = 1e-9
 class Stage:
     """The way of a stage whose two axes move at once, so that the one that takes longer counts."""
 
-    speed: float | tuple[float, float] = math.inf
+    speed: float | tuple[float, ...] = math.inf
     """Pixels a second; or those of the rows (up and down) and of the columns (left and right)."""
     settle: float = 0.0
     """Seconds until it stands still after any move."""
