@@ -174,7 +174,7 @@ def test_repeated_elsewhere_it_is_identical_to_the_byte(evaluated: Path, home: P
     run, again = evaluated / "paper-corrected-0-set", home / "again"
     shutil.copytree(run, again)
     shutil.rmtree(again / "evaluation")
-    asked = ("records", "judged", "showcase", "latents", "many-looks", "corruptions")
+    asked = ("records", "judged", "showcase", "latents", "many-looks", "corruptions", "travel")
     evaluate(again, "--measure", *asked, "--judge", evaluated / "cnn-0-set")
     assert set(files(again)) == {"about.json", *(f"{name}.safetensors" for name in asked)}
     for name, data in files(again).items():
@@ -204,7 +204,7 @@ def test_only_what_is_missing_is_measured(trained: Path, home: Path, monkeypatch
     judge = ("--judge", trained / "cnn-0-set")
     assert asked("--measure", "many-looks") == ["records", "many-looks"], "the records always"
     assert asked("--measure", "records", "showcase", "judged") == ["showcase"], "nothing is judged without a judge"
-    assert asked(*judge) == ["judged", "corruptions"]
+    assert asked(*judge) == ["judged", "corruptions", "travel"]
     before = files(run)
     assert asked(*judge) == []
     assert files(run) == before
@@ -214,7 +214,7 @@ def test_only_what_is_missing_is_measured(trained: Path, home: Path, monkeypatch
     assert asked("--judge", trained / "cnn-1-set") == ["judged"], "another judge"
     work.clear()
     main(["evaluate", str(run), "--num-scenes", str(FEW + 1), "--device", "cpu"])
-    assert work == ["many-looks", "corruptions"], "other scenes"
+    assert work == ["many-looks", "corruptions", "travel"], "other scenes"
     assert len(store.read(run / "evaluation", ManyLooks).labels) == FEW + 1
     assert asked("--seed", "1", "--measure", "records") == ["records"], "other first looks"
     assert measured(run) == {Records}

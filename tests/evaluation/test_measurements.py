@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from infogaze import METHODS, Agent, GlimpseClassifier, ImageSensor, Origin, scene_seeds
+from infogaze import METHODS, Agent, GlimpseClassifier, ImageSensor, Origin, RandomPolicy, Travel, scene_seeds
 from infogaze.data.sets import Split
 from infogaze.evaluation.corrupted import PASSES, corrupted
 from infogaze.evaluation.corruptions import CORRUPTIONS
@@ -24,6 +24,7 @@ from infogaze.evaluation.registry import MEASUREMENTS, measurements_for
 from infogaze.evaluation.rollouts import LEAST, roll_out
 from infogaze.evaluation.sample_counts import COUNTS, sample_counts
 from infogaze.evaluation.showcase import COMMON, FAILURES, SUCCESSES, class_means, picked, showcase
+from infogaze.evaluation.travelled import EXPOSURE, POLICIES, stage_for, time_of_random_looks, travelled
 from infogaze.gaze.policies import ScenePolicy
 from infogaze.methods.cnn import PictureBackbone
 from infogaze.methods.registry import build_for
@@ -215,7 +216,7 @@ def test_a_measurement_tells_of_no_more_progress_than_the_work_it_announced(name
     assert MEASUREMENTS[name].work(subject) >= 1
 
 
-@pytest.mark.parametrize("name", ["many-looks", "sample-counts", "corruptions"])
+@pytest.mark.parametrize("name", ["many-looks", "sample-counts", "corruptions", "travel"])
 def test_what_looks_at_the_first_scenes_depends_on_how_many_they_are(name: str) -> None:
     subject = subject_of(agent_of("infogaze"))
     few, more = (MEASUREMENTS[name].source(replace(subject, num_scenes=count)) for count in (2, 3))
@@ -406,3 +407,51 @@ def test_corrupted_scenes_are_classified_as_by_the_exact_pass_and_severity_0_is_
         assert torch.equal(found.predictions[kind, -1], again)
         strongest.append(not torch.equal(again, clean))
     assert sum(strongest) >= 3, "most corruptions change something"
+
+
+@pytest.mark.parametrize("method", ["infogaze", "discriminative", "oracle", "ram"])
+def test_against_time_each_prediction_is_that_of_the_last_look_that_had_ended(method: str) -> None:
+    heard: list[int] = []
+    agent = agent_of(method)
+    found = travelled(subject_of(agent, batch_size=4), heard.append)
+    assert heard == [4, 4, 3] * len(POLICIES)
+    assert torch.equal(found.labels, SPLIT.labels)
+    end = float(found.seconds[-1])
+    assert float(found.seconds[0]) == EXPOSURE
+    if isinstance(agent.policy, ScenePolicy):
+        agent = agent.with_policy(agent.policy.for_scenes(SPLIT.images, SPLIT.labels))
+    for number, name in enumerate(POLICIES):
+        looker = agent.with_policy(RandomPolicy()) if name == "random" else agent
+        travel = Travel(way=stage_for(CONFIG.grid), exposure=EXPOSURE, weighed=name == "gain a second")
+        sensor = ImageSensor(SPLIT.images, CONFIG.glimpse_size)
+        episode = looker.run(sensor, batch=SCENES, seed=scene_seeds(SEED, SCENES), travel=travel, seconds=end)
+        same = found.looks[number] == episode.looks_taken
+        assert int((~same).sum()) <= 1, "all but where two looks are as good"
+        for scene in same.nonzero().flatten().tolist():
+            for index, time in enumerate(found.seconds.tolist()):
+                ended = [look for look in episode.history if look.seconds is not None and look.seconds[scene] <= time]
+                chances = ended[-1].probabilities[scene]
+                if bool(clear(chances.log())):
+                    assert int(found.predictions[number, scene, index]) == int(chances.argmax())
+
+
+def test_all_policies_begin_at_the_same_places_and_ways_that_are_weighed_leave_time_for_more_looks() -> None:
+    found = travelled(subject_of(agent_of("infogaze")), silent)
+    assert torch.equal(found.predictions[0, :, 0], found.predictions[1, :, 0])
+    assert torch.equal(found.predictions[0, :, 0], found.predictions[2, :, 0])
+    weighed, alone, at_random = found.looks.double().mean(1).tolist()
+    assert weighed > alone
+    assert at_random == pytest.approx(LOOKS, abs=1.0), "the time is that of as many looks at random"
+
+
+def test_the_time_of_random_looks_is_their_mean_over_all_ways() -> None:
+    grid = CONFIG.grid
+    travel = Travel(way=stage_for(grid), exposure=EXPOSURE)
+    places = grid.locations().double()
+    ways = [
+        float(travel.seconds(here[None], there[None, None], grid=grid))
+        for here in places
+        for there in places
+        if not torch.equal(here, there)
+    ]
+    assert time_of_random_looks(travel, grid, num_looks=3) == pytest.approx(EXPOSURE + 2 * sum(ways) / len(ways))

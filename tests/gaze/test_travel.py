@@ -145,6 +145,26 @@ def test_each_look_has_the_most_gain_a_second_of_all_candidates(way: Any) -> Non
     assert differ, "gain a second and gain never disagreed, so that nothing was tested"
 
 
+def test_the_last_look_that_there_is_time_for_has_the_most_gain_of_all_that_can_be_reached() -> None:
+    differ, batch = 0, 8
+    episode = AGENT.episode(batch, travel=Travel(way=SLOW), seconds=9.0)
+    sensor = ImageSensor(scenes(batch), CONFIG.glimpse_size)
+    while not episode.done:
+        needed, spent = episode.next_seconds, episode.seconds_spent
+        assert needed is not None
+        assert spent is not None
+        where, open_, gain = episode.next_location(), episode.candidates.flatten(1), episode.next_gain.flatten(1)
+        shortest = needed.flatten(1).masked_fill(~open_, math.inf).amin(1)
+        last = episode.running & (spent + 2 * shortest > 9.0)
+        if episode.history:
+            most = PLACES[gain.masked_fill(~open_, -math.inf).argmax(1)]
+            rate = PLACES[(gain / needed.flatten(1)).masked_fill(~open_, -math.inf).argmax(1)]
+            assert torch.equal(where[last], most[last])
+            differ += int((most[last] != rate[last]).any(1).sum())
+        episode.observe(sensor.look(where))
+    assert differ > 0, "the most gain and the most a second never disagreed, so that nothing was tested"
+
+
 def test_of_two_that_are_worth_less_than_nothing_the_longer_is_the_worse() -> None:
     rate = per_second(torch.tensor([[-1.0, -1.0, 0.0, 1.0, 1.0]]), torch.tensor([[2.0, 1.0, 3.0, 2.0, 1.0]]).double())
     assert rate.argsort(1).tolist() == [[0, 1, 2, 3, 4]]

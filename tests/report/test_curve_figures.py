@@ -17,6 +17,7 @@ from infogaze.evaluation.corruptions import CORRUPTIONS
 from infogaze.evaluation.estimates import mean_over_runs
 from infogaze.evaluation.sample_counts import SampleCounts
 from infogaze.evaluation.store import write
+from infogaze.evaluation.travelled import Travelled
 from infogaze.report.area import by_area
 from infogaze.report.calibration import by_calibration
 from infogaze.report.corruptions import by_corruption
@@ -25,6 +26,7 @@ from infogaze.report.entropy import entropy_by_look
 from infogaze.report.gather import Chapter
 from infogaze.report.many_looks import by_many_looks
 from infogaze.report.sample_counts import by_sample_counts
+from infogaze.report.travelled import by_travelled_time
 from tests.support.evaluations import COUNTS, GRID, LOOKS, SCENES, MadeUp, one_chapter
 from tests.support.figures import heights, levels, line, only, words
 
@@ -153,3 +155,30 @@ def test_robustness_has_a_panel_for_each_corruption_against_its_severity_and_by_
     assert [name.partition(", ")[2] for name in names if name.startswith("chance")] == [
         name.partition(", ")[2] for name in names if name.startswith("infogaze, ")
     ], "what the numbers are stands after a comma in every row"
+
+
+def test_accuracy_against_time_has_one_method_by_each_policy_beside_all_methods(chapter: Chapter) -> None:
+    drawing = only(by_travelled_time(chapter))
+    one, every = drawing.figure.axes
+    assert one.get_xlabel() == every.get_xlabel() == "seconds"
+    measured = [run.read(Travelled) for run in chapter.groups[0].runs]
+    correct = torch.stack([part.predictions == part.labels[:, None] for part in measured]).double().mean((0, 2))
+    for name, known in zip(("gain a second", "gain alone", "random looks"), correct, strict=True):
+        np.testing.assert_allclose(heights(one, name), 100 * known)
+        assert np.asarray(line(one, name).get_xdata(), float).tolist() == [1.0, 3.0, 5.0, 7.0]
+    for group in chapter.lookers:
+        assert len(heights(every, group.name)) == 4
+    np.testing.assert_allclose(heights(every, "infogaze"), 100 * correct[0])
+    clock = "The clock: 1 s a look; 4 s across the longer side of the scene, both axes at once; 0.5 s to settle"
+    assert clock in drawing.figure.get_supxlabel()
+    gap = 100 * float(correct[0, -1] - correct[1, -1])
+    assert f"After 7.0 s infogaze by gain a second has accuracy {100 * float(correct[0, -1]):.1f} %" in drawing.sentence
+    assert f"{gap:+.1f} points against gain alone" in drawing.sentence
+    assert "9.0 looks in this time, gain alone 6.0, random looks 5.0" in drawing.sentence
+
+
+def test_one_method_against_time_has_one_panel_and_its_csv_tells_the_policies_apart(tmp_path: Path) -> None:
+    drawing = only(by_travelled_time(one_chapter(tmp_path, MadeUp("discriminative", parts=(Travelled,)))))
+    assert len(drawing.figure.axes) == 1
+    named = {row[1] for row in drawing.numbers[1:]}
+    assert named == {"discriminative", "discriminative: gain alone", "random"}

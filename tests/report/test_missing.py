@@ -15,6 +15,7 @@ from infogaze.evaluation.many_looks import ManyLooks
 from infogaze.evaluation.registry import measurement_of
 from infogaze.evaluation.sample_counts import SampleCounts
 from infogaze.evaluation.store import Record, write
+from infogaze.evaluation.travelled import Travelled
 from infogaze.report.by_look import by_attention, by_common_judge
 from infogaze.report.coherence import by_coherence
 from infogaze.report.corruptions import by_corruption
@@ -23,6 +24,7 @@ from infogaze.report.early_stopping import by_early_stopping
 from infogaze.report.gather import Chapter
 from infogaze.report.many_looks import by_many_looks
 from infogaze.report.sample_counts import by_sample_counts
+from infogaze.report.travelled import by_travelled_time
 from tests.support.evaluations import MadeUp, one_chapter
 from tests.support.figures import only
 
@@ -43,6 +45,7 @@ def test_a_method_without_a_run_is_named_with_the_command_that_would_train_it(tm
         (by_corruption, Corrupted),
         (by_coherence, Coherence),
         (by_early_stopping, EarlyStopping),
+        (by_travelled_time, Travelled),
     ],
 )
 def test_what_was_not_measured_is_missing_with_the_command_that_measures(

@@ -15,6 +15,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from infogaze.cli.main import main
@@ -75,7 +76,7 @@ class SnippetError(AssertionError):
 
 @dataclass(frozen=True)
 class World:
-    """A folder with what snippets speak of: PICTURES, PICTURE and DATA; RUN, CNN, SWEEP, FIRST and run.toml when they are needed.
+    """A folder with what snippets speak of: PICTURES, PICTURE, MASK and DATA; RUN, CNN, SWEEP, FIRST and run.toml when they are needed.
 
     What a snippet needs and no snippet before it made is made for it, so that each can be run alone too.
     """
@@ -169,13 +170,17 @@ def small_worlds(folder: Path) -> Iterator[Callable[[str], World]]:
     """Worlds by name, each made once. Meanwhile networks are tiny, phases a few steps long, and jobs of a sweep run in this process."""
     _write_pictures(folder / "PICTURES")
     shutil.copy(folder / "PICTURES" / "bar" / "0.png", folder / "PICTURE")
+    mask = np.full((24, 32, 3), 255, dtype=np.uint8)
+    mask[:8] = 0
+    write_image(folder / "mask.png", mask)
+    (folder / "mask.png").rename(folder / "MASK")
     made: dict[str, World] = {}
 
     def world(name: str) -> World:
         if name not in made:
             made[name] = World(folder / "worlds" / re.sub(r"\W", "-", name))
             made[name].folder.mkdir(parents=True)
-            for shared in ("PICTURES", "PICTURE", "DATA"):
+            for shared in ("PICTURES", "PICTURE", "MASK", "DATA"):
                 (made[name].folder / shared).symlink_to(folder / shared)
         return made[name]
 

@@ -22,6 +22,7 @@ from infogaze.evaluation.many_looks import ManyLooks
 from infogaze.evaluation.sample_counts import SampleCounts
 from infogaze.evaluation.showcase import Showcase
 from infogaze.evaluation.store import About, Record, begin, write
+from infogaze.evaluation.travelled import Travelled
 from infogaze.grid import GlimpseGrid
 from infogaze.methods.registry import METHODS
 from infogaze.report.gather import Chapter, gather
@@ -41,7 +42,18 @@ COUNTS = {
 IMAGINING = tuple(name for name, method in METHODS.items() if method.imagines)
 EXPECTING = (*IMAGINING, "discriminative", "oracle")
 """Whose maps are in nats."""
-PARTS = (ManyLooks, SampleCounts, Coherence, Corrupted, EarlyStopping, Judged, Showcase, ImaginedScenes, Latents)
+PARTS = (
+    ManyLooks,
+    SampleCounts,
+    Coherence,
+    Corrupted,
+    EarlyStopping,
+    Judged,
+    Showcase,
+    ImaginedScenes,
+    Latents,
+    Travelled,
+)
 
 
 @dataclass(frozen=True)
@@ -241,6 +253,19 @@ def _early_stopping(run: MadeUp) -> EarlyStopping | None:
     return early_stopping(_records(run), splits=5) if METHODS[run.method].sees == "looks" else None
 
 
+def _travelled(run: MadeUp) -> Travelled:
+    """Four times, in which looks by gain a second are two scenes ahead of gain alone and four of random looks."""
+    counts = _counts(run)[:4]
+    predictions = torch.stack([predicted(tuple(count - lost for count in counts)) for lost in (0, 2, 4)])
+    return Travelled(
+        labels=LABELS,
+        seconds=torch.tensor([1.0, 3.0, 5.0, 7.0], dtype=torch.float64),
+        predictions=predictions,
+        looks=torch.tensor([9, 6, 5])[:, None].expand(3, SCENES),
+        clock=torch.tensor([1.0, 0.5, 4.0], dtype=torch.float64),
+    )
+
+
 _MAKE: dict[type[Record], Callable[[MadeUp], Record | None]] = {
     Records: _records,
     ManyLooks: _many_looks,
@@ -252,4 +277,5 @@ _MAKE: dict[type[Record], Callable[[MadeUp], Record | None]] = {
     Showcase: _showcase,
     ImaginedScenes: _imagined,
     Latents: _latents,
+    Travelled: _travelled,
 }

@@ -29,7 +29,7 @@ class Evaluate:
     judge: Annotated[Path | None, tyro.conf.arg(metavar="RUN", help_behavior_hint="")] = None
     """A run of the method cnn, which then judges the looks of the others on masked images; without one nothing is judged."""
     num_scenes: int = 1000
-    """How many test images many-looks, sample-counts and corruptions look at, from the first on."""
+    """How many test images many-looks, sample-counts, coherence, corruptions and travel look at, from the first on."""
     root: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")] = None
     """Where the set's files are now, if not where they were at training."""
     seed: int = 0

@@ -15,6 +15,7 @@ from infogaze.evaluation import (
     many_looks,
     sample_counts,
     showcase,
+    travelled,
 )
 from infogaze.evaluation.measurement import Measurement
 from infogaze.evaluation.store import Record
@@ -31,6 +32,7 @@ _ALL = (
     coherence,
     corrupted,
     early_stopping,
+    travelled,
 )
 
 MEASUREMENTS: dict[str, Measurement] = {module.MEASUREMENT.name: module.MEASUREMENT for module in _ALL}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,8 +12,10 @@ from torch import Tensor
 from infogaze.data.sets import Split
 from infogaze.evaluation.measurement import OnProgress
 from infogaze.gaze.agent import Agent
+from infogaze.gaze.episode import Episode
 from infogaze.gaze.policies import ScenePolicy
 from infogaze.gaze.sensor import ImageSensor
+from infogaze.gaze.travel import Travel
 from infogaze.rng import scene_seeds
 
 SensorOf = Callable[[Tensor, int, Int[Tensor, " B"]], ImageSensor]
@@ -57,22 +59,22 @@ def clean_sensor(images: Tensor, glimpse_size: int, seeds: Int[Tensor, " B"]) ->
     return ImageSensor(images, glimpse_size)
 
 
-def roll_out(
+def episodes(
     agent: Agent,
     split: Split,
     *,
     seed: int | Int[Tensor, " N"] = 0,
     budget: int | None = None,
     batch_size: int = 200,
-    imagine: bool = False,
     sensor_of: SensorOf = clean_sensor,
-    on_progress: OnProgress = lambda scenes: None,
-) -> Rollouts:
-    """Look at every scene of the split. First looks and noise depend on the seed and the scene alone, not on policy or batch.
+    travel: Travel | None = None,
+    seconds: float | None = None,
+) -> Iterator[tuple[Int[Tensor, " B"], Episode]]:
+    """The labels and the finished episode of one batch after the other. First looks and noise depend on the seed and the scene alone, not
+    on policy or batch.
 
-    `seed` is one number for the split, or one a scene. With `imagine` what was expected of the scenes is kept too, as pictures.
+    `seed` is one number for the split, or one a scene.
     """
-    parts = []
     for first in range(0, len(split), batch_size):
         images, labels = split.images[first : first + batch_size], split.labels[first : first + batch_size]
         seeds = (
@@ -84,7 +86,24 @@ def roll_out(
         looker = agent.with_stop(None)
         if isinstance(policy, ScenePolicy):
             looker = looker.with_policy(policy.for_scenes(images, labels))
-        episode = looker.run(sensor, budget, batch=len(labels), seed=seeds)
+        yield labels, looker.run(sensor, budget, batch=len(labels), seed=seeds, travel=travel, seconds=seconds)
+
+
+def roll_out(
+    agent: Agent,
+    split: Split,
+    *,
+    seed: int | Int[Tensor, " N"] = 0,
+    budget: int | None = None,
+    batch_size: int = 200,
+    imagine: bool = False,
+    sensor_of: SensorOf = clean_sensor,
+    on_progress: OnProgress = lambda scenes: None,
+) -> Rollouts:
+    """Look at every scene of the split, as `episodes` does. With `imagine` what was expected of the scenes is kept too, as pictures."""
+    parts = []
+    every = episodes(agent, split, seed=seed, budget=budget, batch_size=batch_size, sensor_of=sensor_of)
+    for labels, episode in every:
         history = episode.history
         drawn = [scene for scene in map(episode.imagined, range(len(history) if imagine else 0)) if scene is not None]
         parts.append(

@@ -1,6 +1,7 @@
 """Looks that take time: the way from one location to the next, the exposure, and the clock that an episode keeps by them.
 
-How many nats a second a look is worth decides, not how many nats: of two looks as good, the nearer.
+How many nats a second a look is worth decides, not how many nats: of two looks as good, the nearer. Pairs of looks were tried, and were
+no better (LOG.md).
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ class Travel:
     start: tuple[float, float] | None = None
     """Row and column that the sensor points to at first; None: where the first look is, so that there is no way to it."""
     weighed: bool = True
-    """Whether the next look is the one with the most gain a second, where looks are chosen by a map; if not, time is counted and changes
-    no choice but that of places too far to be reached in the time left."""
+    """Whether the next look is the one with the most gain a second, and the last the one with the most gain, where looks are chosen by a
+    map; if not, time is counted and changes no choice but that of places too far to be reached in the time left."""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.exposure < math.inf:
@@ -157,8 +158,17 @@ class Clock:
             return replace(choice, location=torch.where(late, places[distance.argmin(1)], choice.location))
         if not self.travel.weighed:
             return choice
-        rate = per_second(choice.gain, self.needed).masked_fill(~candidates, -math.inf)
+        rate = per_second(choice.gain, self._used(candidates)).masked_fill(~candidates, -math.inf)
         return replace(choice, location=places[rate.argmax(1)])
+
+    def _used(self, candidates: Bool[Tensor, "B L"]) -> Float64[Tensor, "B L"]:
+        """What looks take, and with them the rest of the time where it is too short for any other: the last look has all that is left, and
+        so is the one with the most gain. That no other fits is judged by the shortest look from where the sensor is now."""
+        if self.seconds is None:
+            return self.needed
+        left = self.seconds - self.spent[:, None]
+        shortest = self.needed.masked_fill(~candidates, math.inf).amin(1, keepdim=True)
+        return torch.where(left - self.needed < shortest, left.clamp(min=self.needed), self.needed)
 
     def _seconds_to(self, there: Tensor) -> Float64[Tensor, "B N"]:
         return self.travel.seconds(self.here, there, grid=self._grid)

@@ -21,6 +21,7 @@ from infogaze.report.many_looks import by_many_looks
 from infogaze.report.places import by_places
 from infogaze.report.sample_counts import by_sample_counts
 from infogaze.report.scenes import one_scene, rollouts
+from infogaze.report.travelled import by_travelled_time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,7 @@ ENTRIES = tuple(
             ("corruptions", "Robustness to corruptions", by_corruption),
             ("coherence", "What the imagined gain is made of", by_coherence),
             ("early-stopping", "Stopping early, with a guarantee", by_early_stopping),
+            ("travel", "Accuracy against time with a sensor that travels", by_travelled_time),
         ),
         start=1,
     )
