@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from infogaze.errors import InfogazeError
-from infogaze.files import locked, make_folder, read_json, read_whole, write_whole
+from infogaze.files import create_whole, locked, make_folder, read_json, read_whole, write_whole
 
 HOLD = """
 import sys, time
@@ -63,3 +63,42 @@ def test_a_full_disk_is_called_that(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(InfogazeError, match="page: .*disk is full"):
         write_whole(tmp_path / "page", b"x")
+
+
+CREATE = """
+import sys
+from pathlib import Path
+from infogaze.files import create_whole
+name = sys.argv[2]
+sys.stdin.readline()
+print(create_whole(Path(sys.argv[1]), (name * 100_000).encode()))
+"""
+
+
+def test_of_many_processes_that_create_a_file_one_succeeds_and_its_data_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "claim"
+    others = [
+        subprocess.Popen(
+            [sys.executable, "-c", CREATE, str(path), name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for name in "abc"
+    ]
+    said = [other.communicate("go\n")[0].strip() for other in others]
+    assert sorted(said) == ["False", "False", "True"]
+    assert path.read_text() == "abc"[said.index("True")] * 100_000
+    assert list(tmp_path.iterdir()) == [path], "nothing else is left"
+
+
+def test_a_file_is_created_once_on_a_system_without_hard_links_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Path, target: Path) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    assert create_whole(tmp_path / "claim", b"one")
+    assert not create_whole(tmp_path / "claim", b"two")
+    assert (tmp_path / "claim").read_bytes() == b"one"
+    assert [path.name for path in tmp_path.iterdir()] == ["claim"]
+    with pytest.raises(InfogazeError, match="cannot be written: No such file or directory"):
+        create_whole(tmp_path / "none" / "claim", b"")

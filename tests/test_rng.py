@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from infogaze.errors import InfogazeError
-from infogaze.rng import SceneNoise, scene_seeds, stream_seed
+from infogaze.rng import SceneNoise, scene_seeds, seeds_at, stream_seed
 
 
 def test_a_scene_draws_the_same_numbers_in_any_batch() -> None:
@@ -61,3 +61,9 @@ def test_the_preparation_of_a_phase_draws_other_numbers_than_any_step() -> None:
 def test_seeds_beyond_64_bits_are_refused_by_name(seed: int) -> None:
     with pytest.raises(InfogazeError, match=f"seed is {seed}"):
         stream_seed(seed, "step")
+
+
+def test_seeds_of_any_numbers_in_any_order_are_those_of_the_scenes() -> None:
+    numbers = torch.tensor([9, 0, 4])
+    assert torch.equal(seeds_at(3, numbers), scene_seeds(3, 10)[numbers])
+    assert seeds_at(3, torch.tensor([-(1 << 63), (1 << 63) - 1])).unique().numel() == 2

@@ -20,7 +20,7 @@ ROOMS = (
     ("training", "sensors"),
     ("methods",),
     ("models", "runs"),
-    ("evaluation",),
+    ("evaluation", "scoring"),
     ("report",),
     ("tasks",),
     ("sweep",),

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from infogaze.sensors.http import HttpSensor
     from infogaze.sensors.tiff import TiffSensor
     from infogaze.tasks.calibrate import calibrate
+    from infogaze.scoring.scorer import Scorer
     from infogaze.tasks.evaluate import evaluate
+    from infogaze.tasks.score import score
     from infogaze.tasks.train import train
     from infogaze.training.loop import Stopped
     from infogaze.training.recipe import RECIPES, Recipe, recipe
@@ -77,7 +79,9 @@ _HOMES = {
     "sensors.function": ("CallableSensor",),
     "sensors.http": ("HttpSensor",),
     "sensors.tiff": ("TiffSensor",),
+    "scoring.scorer": ("Scorer",),
     "tasks.evaluate": ("evaluate",),
+    "tasks.score": ("score",),
     "tasks.train": ("train",),
     "training.loop": ("Stopped",),
     "training.recipe": ("RECIPES", "Recipe", "recipe"),
@@ -129,6 +133,7 @@ __all__ = [
     "Scale",
     "SceneNoise",
     "Seen",
+    "Scorer",
     "Sensor",
     "Stage",
     "StopRule",
@@ -146,6 +151,7 @@ __all__ = [
     "sample_picture",
     "save",
     "scene_seeds",
+    "score",
     "train",
 ]
 

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import socket
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +21,9 @@ except ImportError:  # a system without such locks has none of ours
 
 LOCK = ".lock"
 """The file of a folder that `locked` locks. It stays when the lock goes: were it removed, two processes could hold two such files."""
+
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+"""What systems say that have no hard links."""
 
 
 class FileError(InfogazeError):
@@ -43,6 +47,35 @@ def write_whole(path: Path, data: bytes) -> None:
     except OSError as error:
         with suppress(OSError):  # what kept us from writing it may keep us from removing it
             partial.unlink(missing_ok=True)
+        raise FileError(path, "cannot be written", error) from None
+
+
+def create_whole(path: Path, data: bytes) -> bool:
+    """Write a file unless there is one: of any number of processes, on any machines, one succeeds, and nobody sees a part of it.
+
+    True for the one that made it. Where the system has no hard links, others may see it while it is still empty.
+    """
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+    try:
+        try:
+            with partial.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                path.hardlink_to(partial)
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+                with path.open("xb") as file:
+                    file.write(data)
+            return True
+        finally:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+    except FileExistsError:
+        return False
+    except OSError as error:
         raise FileError(path, "cannot be written", error) from None
 
 

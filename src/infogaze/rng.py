@@ -37,8 +37,12 @@ def scene_seeds(
     seed: int, scenes: int, *, first: int = 0, device: torch.device | str | None = None
 ) -> Int[Tensor, " B"]:
     """The seeds of scenes `first` to `first + scenes - 1` of a set: scene i has the same one in any batch."""
-    index = torch.arange(first, first + scenes, device=device)
-    return _hash(_hash(torch.tensor(_wrap(seed), device=device)) + index)
+    return seeds_at(seed, torch.arange(first, first + scenes, device=device))
+
+
+def seeds_at(seed: int, index: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
+    """The seeds of the scenes with these numbers, in any order; any whole numbers of 64 bits will do."""
+    return _hash(_hash(torch.tensor(_wrap(seed), device=index.device)) + index)
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,7 @@ ASKED: dict[str, list[str]] = {
     "train": ["digits", "--out", "x"],
     "sweep": ["digits", "--out", "x"],
     "init": ["folder"],
+    "score": ["folder", "--out", "x"],
 }
 """What a command cannot do without."""
 
@@ -118,9 +119,9 @@ ASKED: dict[str, list[str]] = {
 def options_of(name: str) -> list[str]:
     """The options of a command as they are written in a call."""
     names = [field.name for field in fields(kind_of(name))]
-    if name in {"data", "train", "sweep"}:
+    if name in {"data", "train", "sweep", "score"}:
         names += [f"read.{field.name}" for field in fields(ReadOptions)]
-    no_option = {"preset", "image", "runs", "action", "name", "folder"}
+    no_option = {"preset", "image", "runs", "action", "name", "folder", "source"}
     return [f"--{option.replace('_', '-')}" for option in names if option not in no_option]
 
 

@@ -26,6 +26,7 @@ COMMANDS = {
     "init": "Look at a folder of pictures and write a run.toml with sensible settings for them.",
     "train": "Train a model, phase by phase, and write it to a folder together with its metrics and checkpoints.",
     "look": "Classify one picture glimpse by glimpse, and draw what was looked at, expected and believed.",
+    "score": "Classify many scenes look by look, and write one row a scene as Parquet.",
     "evaluate": "Measure runs on the test split they belong to, every image once.",
     "calibrate": "Choose when a model may stop looking early, with a promise of what that costs.",
     "sweep": "Train and evaluate methods over seeds.",
