@@ -7,10 +7,11 @@ import json
 import os
 import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from infogaze.errors import InfogazeError
 
@@ -35,14 +36,58 @@ class FileError(InfogazeError):
         self.disk_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
+@dataclass(frozen=True)
+class Guard:
+    """Says whether this process may still write."""
+
+    name: str
+    """Of the work that only one process may do at a time."""
+    ask: Callable[[], None]
+    """Does not return where another process does it now."""
+
+
+_guards: list[Guard] = []
+
+
+def guard_writes(guard: Guard) -> None:
+    """From now on every write of this process asks first; and a lock of this work, held by a process that has lost it, is broken."""
+    _guards[:] = [guard]
+
+
+def _ask() -> None:
+    for guard in _guards:
+        guard.ask()
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file so that a reader sees the old one or the new one, never a part."""
+    _ask()
+    _write_whole(path, data, before_it_counts=_ask)
+
+
+def write_unguarded(path: Path, data: bytes) -> None:
+    """The same without asking: for what a guard itself writes."""
+    _write_whole(path, data, before_it_counts=lambda: None)
+
+
+def append(path: Path, text: str) -> None:
+    """Add to the end of a file."""
+    _ask()
+    try:
+        with path.open("a") as file:
+            file.write(text)
+    except OSError as error:
+        raise FileError(path, "cannot be written", error) from None
+
+
+def _write_whole(path: Path, data: bytes, before_it_counts: Callable[[], None]) -> None:
     partial = path.with_name(path.name + ".partial")
     try:
         with partial.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        before_it_counts()
         partial.replace(path)
     except OSError as error:
         with suppress(OSError):  # what kept us from writing it may keep us from removing it
@@ -119,20 +164,38 @@ def locked(folder: Path) -> Iterator[None]:
         yield
         return
     path = folder / LOCK
-    try:
-        file = path.open("a+")
-    except OSError as error:
-        raise FileError(path, "cannot be written", error) from None
-    with file:
+    work = f" for {_guards[0].name}" if _guards else ""
+    with _lock_file(path, work) as file:
+        file.seek(0)
+        file.truncate()
+        file.write(f"process {os.getpid()} on {socket.gethostname()}{work}\n")
+        file.flush()
+        yield
+
+
+def _lock_file(path: Path, work: str) -> IO[str]:
+    """The file, locked; InfogazeError where another process has it."""
+    while True:
+        try:
+            file = path.open("a+")
+        except OSError as error:
+            raise FileError(path, "cannot be written", error) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                raise FileError(path, "cannot be locked", error) from None
-            file.seek(0)
-            raise InfogazeError(f"{folder}: in use by {file.read().strip() or 'another process'}") from None
-        file.seek(0)
-        file.truncate()
-        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        file.flush()
-        yield
+            with file:
+                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                    raise FileError(path, "cannot be locked", error) from None
+                file.seek(0)
+                holder = file.read().strip()
+            if not work or not holder.endswith(work):
+                raise InfogazeError(f"{path.parent}: in use by {holder or 'another process'}") from None
+            # Who has it was to do this work before us, and can write no more: its guard will not let it.
+            _ask()
+            path.unlink(missing_ok=True)
+            continue
+        # A file that was taken from its place meanwhile is nobody's lock.
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        file.close()

@@ -25,6 +25,7 @@ from infogaze.presets import PRESETS, Preset
 from infogaze.report.write import write_report
 from infogaze.sweep import processes
 from infogaze.sweep.jobs import Job
+from infogaze.sweep.leases import Lease
 from infogaze.training.recipe import PhaseRecipe
 from infogaze.typed import override
 from tests.support.paths import ROOT
@@ -221,7 +222,7 @@ class _Over:
         return self.returncode
 
 
-def _start_here(job: Job, log: Path, at_once: int) -> _Over:
+def _start_here(job: Job, log: Path, at_once: int, *, lease: Lease | None = None) -> _Over:
     with log.open("a") as output, contextlib.redirect_stdout(output):
         for command in job.commands:
             call(*command)

@@ -14,6 +14,7 @@ from infogaze.cli.main import main
 from infogaze.presets import PRESETS
 from infogaze.sweep import processes
 from infogaze.sweep.jobs import Job
+from infogaze.sweep.leases import Lease
 from infogaze.training.recipe import RECIPES, PhaseRecipe, Recipe
 
 PART = PhaseRecipe(epochs=1, batch_size=16, learning_rate=1e-3)
@@ -65,7 +66,7 @@ def here() -> Iterator[list[str]]:
     """Run the commands of a sweep in this process; the names of the jobs that ran."""
     ran: list[str] = []
 
-    def start(job: Job, log: Path, at_once: int) -> Over:
+    def start(job: Job, log: Path, at_once: int, *, lease: Lease | None = None) -> Over:
         ran.append(job.name)
         code: object = 0
         with log.open("a") as output, contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):

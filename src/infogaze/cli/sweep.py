@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -26,12 +28,14 @@ from infogaze.data.options import ReadOptions
 from infogaze.data.registry import load_set
 from infogaze.devices import device_named
 from infogaze.errors import InfogazeError
-from infogaze.files import make_folder, read_json, write_json
+from infogaze.files import create_whole, make_folder, read_json
 from infogaze.methods.registry import METHODS
 from infogaze.presets import Preset
 from infogaze.progress import display
 from infogaze.runs import require_num_labels, require_val_fraction
 from infogaze.sweep.jobs import Job, jobs, shell_line
+from infogaze.sweep.joining import join_jobs
+from infogaze.sweep.leases import Leases, require_lease
 from infogaze.sweep.processes import Failed, run_jobs
 from infogaze.sweep.table import table
 from infogaze.tasks.signals import stop_signals
@@ -78,6 +82,11 @@ class Sweep:
     """Commands that run at the same time on the device; 3 on a GPU and 1 on the CPU if not given."""
     device: str = "auto"
     """Where to train: cpu, cuda, cuda:1; auto takes a GPU if there is one."""
+    join: bool = False
+    """Share the jobs with all that were started so on the same folder, on this machine and on others: each takes what nobody does, and goes
+    on from the checkpoint of one that has fallen silent."""
+    lease: float = 60.0
+    """With --join: seconds without a sign of life after which others may take a job."""
     print_stage: Literal["phase-1", "methods", "judgement"] | None = None
     """Print the commands of this stage and run nothing. A stage needs the one before it to be done."""
 
@@ -104,6 +113,7 @@ class Sweep:
         require_num_labels(self.num_labels)
         if self.at_once is not None and self.at_once < 1:
             raise InfogazeError(f"at_once is {self.at_once}; it must be at least 1")
+        require_lease(self.lease)
         work = jobs(self.out, names, seeds=self.seeds, train=self._train, measure=self.measure, device=self.device)
         if self.print_stage is not None:
             for job in work:
@@ -118,6 +128,7 @@ class Sweep:
         images = load_set(settings.data if self.data is None else self.data, self.root, self._options())
         fitted(settings, images, changes_of(self)[0])
         self._claim()
+        leases = Leases(self.out / "leases", self.lease) if self.join else None
         at_once = self.at_once if self.at_once is not None else (_AT_ONCE_ON_GPU if device.type == "cuda" else 1)
         with display() as screen, stop_signals() as heard:
 
@@ -127,9 +138,10 @@ class Sweep:
                     screen.say(table(self.out, names, self.seeds))
 
             try:
-                run_jobs(
+                share = run_jobs if leases is None else partial(join_jobs, leases=leases)
+                share(
                     work,
-                    self.out / "logs",
+                    logs=self.out / "logs",
                     at_once=at_once,
                     say=screen.say,
                     on_finished=on_finished,
@@ -149,9 +161,12 @@ class Sweep:
         make_folder(self.out)
         wanted = self._train()
         path = self.out / "sweep.json"
-        if path.exists() and (found := read_json(path)) != wanted:
+        # Of many that join at once one makes it.
+        if (
+            not create_whole(path, (json.dumps(wanted, indent=1) + "\n").encode())
+            and (found := read_json(path)) != wanted
+        ):
             raise InfogazeError(f"{self.out} holds a sweep with other settings: {' '.join(map(str, found))}")
-        write_json(path, wanted)
 
     def _train(self, method: str | None = None) -> list[str]:
         """What all commands for training have in common; for one method, without the sizes that it sets itself."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from infogaze.files import make_folder
 from infogaze.sweep.jobs import Job
+from infogaze.sweep.leases import Lease
 
 _WAIT = 0.2  # seconds between looks at the running commands
 _WORKER = "infogaze.cli.worker"
@@ -49,7 +50,7 @@ def run_jobs(
                 elif set(job.needs) <= done and len(running) < at_once:
                     waiting.remove(job)
                     say(f"{job.name}: begins")
-                    running[job.name] = job, start(job, _log(logs, job.name), at_once)
+                    running[job.name] = job, start(job, log_of(logs, job.name), at_once)
             for name, (job, process) in list(running.items()):
                 if process.poll() is None:
                     continue
@@ -59,7 +60,7 @@ def run_jobs(
                     on_finished(job)
                 else:
                     failed.append(name)
-                    say(f"{name}: failed; its output is in {_log(logs, name)}")
+                    say(f"{name}: failed; its output is in {log_of(logs, name)}")
             time.sleep(_WAIT)
     finally:
         for _, process in running.values():
@@ -72,17 +73,22 @@ def run_jobs(
         )
 
 
-def start(job: Job, log: Path, at_once: int) -> subprocess.Popen[bytes]:
-    """One process for the job's commands; it dies with us, so that a sweep begun again finds nobody at its folders."""
+def start(job: Job, log: Path, at_once: int, *, lease: Lease | None = None) -> subprocess.Popen[bytes]:
+    """One process for the job's commands; it dies with us, so that a sweep begun again finds nobody at its folders.
+
+    With a lease it renews it, and ends when it loses it.
+    """
     threads = str(max(1, (os.cpu_count() or 1) // at_once))
     lines = [shlex.join(command) for command in job.commands]
+    held = [] if lease is None else ["--lease", str(lease.path), str(lease.seconds)]
     with log.open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", _WORKER, str(os.getpid()), *lines],
+            [sys.executable, "-m", _WORKER, str(os.getpid()), *held, *lines],
             stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
             env={**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", threads)},
         )  # fmt: skip
 
 
-def _log(logs: Path, name: str) -> Path:
+def log_of(logs: Path, name: str) -> Path:
+    """The file with what a job prints."""
     return logs / f"{name.replace('/', '-')}.log"

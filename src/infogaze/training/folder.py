@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from infogaze.files import FileError, locked, write_whole
+from infogaze.files import append, locked, write_whole
 
 
 class TrainingFolder:
@@ -41,8 +41,4 @@ class TrainingFolder:
 
     def note(self, line: dict[str, Any]) -> None:
         """Add a line of metrics."""
-        try:
-            with self._metrics.open("a") as file:
-                file.write(json.dumps(line) + "\n")
-        except OSError as error:
-            raise FileError(self._metrics, "cannot be written", error) from None
+        append(self._metrics, json.dumps(line) + "\n")
