@@ -22,7 +22,7 @@ ROOMS = (
     ("models", "runs"),
     ("evaluation", "scoring"),
     ("report",),
-    ("tasks",),
+    ("tasks", "adapters"),
     ("sweep",),
     ("cli",),
 )

@@ -1,0 +1,1 @@
+"""Adapters, against the libraries that they are for."""
