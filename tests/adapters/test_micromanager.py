@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from infogaze import Agent, Confident, Episode, ImageSensor, InfogazeError
 from infogaze.adapters.micromanager import scan
 from infogaze.data.digits import digits
 from infogaze.gaze.scale import Scale
+from tests.support.docs import blocks_of
 from tests.support.microscope import Microscope
 
 SCALE = Scale(glimpse_size=8, um_per_pixel=2.5, x=-1000.0, y=400.0, y_grows_up=True)
@@ -247,3 +249,11 @@ def test_wrong_values_are_one_line(agent: Agent, scene: Tensor, options: dict[st
         scan(Microscope(scene, SCALE).core, agent.episode(), SCALE, **options)  # type: ignore[arg-type]
     with pytest.raises(InfogazeError, match="2 scenes"):
         scan(Microscope(scene, SCALE).core, agent.episode(2), SCALE)
+
+
+def test_the_page_of_the_docs_runs(agent: Agent, scene: Tensor) -> None:
+    (block,) = blocks_of("docs/adapters/micromanager.md")
+    names: dict[str, Any] = {}
+    exec(block.text, names)
+    episode = names["look"](Microscope(scene, names["scale"]).core)
+    assert locations(episode) == locations(agent.run(ImageSensor(scene[None], 8), stop=Confident(0.95)))

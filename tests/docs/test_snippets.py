@@ -27,7 +27,13 @@ from tests.support.paths import ROOT
 
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 SLOW = re.compile(r"torchrun|infogaze report|sweep digits")
-NAMES_OF_IMPORTS = {"pillow": "PIL", "scikit-learn": "sklearn"}
+NAMES_OF_IMPORTS = {
+    "pillow": "PIL",
+    "scikit-learn": "sklearn",
+    "bluesky-adaptive": "bluesky_adaptive",
+    "pymmcore-plus": "pymmcore_plus",
+    "useq-schema": "useq",
+}
 
 
 def case(block: Block) -> object:
@@ -99,8 +105,11 @@ def test_a_training_whose_process_fails_is_noticed(world: Callable[[str], World]
 
 
 def foreign_imports(block: Block) -> list[str]:
-    """What a block imports that its reader cannot count on: anything of infogaze but its list, and what it does not depend on."""
-    wrong = []
+    """What a block imports that its reader cannot count on: anything of infogaze but its list, and what it does not depend on.
+
+    The page of an adapter may import that adapter, and what its extra installs.
+    """
+    wrong, adapter = [], re.sub(r"docs/adapters/(\w+)\.md", r"\1", block.page)
     for node in ast.walk(ast.parse(block.text)):
         if isinstance(node, ast.ImportFrom):
             module, names = str(node.module), [name.name for name in node.names]
@@ -109,15 +118,18 @@ def foreign_imports(block: Block) -> list[str]:
         else:
             continue
         root = module.split(".")[0]
+        if module == f"infogaze.adapters.{adapter}":
+            continue
         if root == "infogaze":
             wrong += [module] if module != "infogaze" else [name for name in names if name not in infogaze.__all__]
-        elif root not in sys.stdlib_module_names and root not in _dependencies():
+        elif root not in sys.stdlib_module_names and root not in _dependencies(adapter):
             wrong.append(module)
     return wrong
 
 
-def _dependencies() -> set[str]:
-    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+def _dependencies(extra: str) -> set[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    listed = [*project["dependencies"], *project["optional-dependencies"].get(extra, [])]
     names = [re.split(r"[^\w-]", line)[0] for line in listed]
     return {NAMES_OF_IMPORTS.get(name, name) for name in names}
 
@@ -133,5 +145,16 @@ def test_docs_import_nothing_of_infogaze_but_its_list() -> None:
     ["from infogaze.nn.model import Model", "import infogaze.cli", "from infogaze import NoSuchName", "import pandas"],
 )
 def test_an_import_from_inside_is_noticed(text: str) -> None:
-    (block,) = blocks_of("a page", f"```python\n{text}\n```\n")
-    assert foreign_imports(block)
+    for page in ("a page", "docs/adapters/bluesky.md"):
+        (block,) = blocks_of(page, f"```python\n{text}\n```\n")
+        assert foreign_imports(block)
+
+
+def test_the_page_of_an_adapter_imports_what_its_extra_installs_and_no_other_adapter() -> None:
+    own, other = (
+        "from infogaze.adapters.bluesky import scan\nimport ophyd",
+        "import infogaze.adapters.micromanager\nimport useq",
+    )
+    for text, wrong in ((own, []), (other, ["infogaze.adapters.micromanager", "useq"])):
+        (block,) = blocks_of("docs/adapters/bluesky.md", f"```python\n{text}\n```\n")
+        assert foreign_imports(block) == wrong

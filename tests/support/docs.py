@@ -33,7 +33,7 @@ from tests.support.sets import noise, write_cifar10, write_image
 
 RUN_HERE = ("python", "sh", "toml")
 """The languages of blocks that are run."""
-PAGES = ("README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))))
+PAGES = ("README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md"))))
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _STEPS = 2
 """Of a phase: recipes stay as they are but for their length."""

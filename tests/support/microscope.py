@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
 os.environ["PYTEST_RUNNING"] = "1"  # before it is imported: or it keeps a log in the user's own folder
 
-from pymmcore_plus.experimental.unicore import ShutterDevice, SimpleCameraDevice, UniMMCore, XYStageDevice
+from pymmcore_plus.experimental.unicore import CameraDevice, ShutterDevice, UniMMCore, XYStageDevice
 from torch import Tensor
 
 from infogaze.gaze.scale import Scale
@@ -52,7 +52,7 @@ class Shutter(ShutterDevice):
         self.is_open = open
 
 
-class Camera(SimpleCameraDevice):
+class Camera(CameraDevice):
     """Takes the window of a scene at the middle of which the stage stands."""
 
     def __init__(self, scene: Tensor, stage: Stage, scale: Scale) -> None:
@@ -71,19 +71,20 @@ class Camera(SimpleCameraDevice):
     def set_exposure(self, exposure: float) -> None:
         self.exposure = exposure
 
-    def sensor_shape(self) -> tuple[int, int]:
+    def shape(self) -> tuple[int, int]:
         return (self._scale.glimpse_size, self._scale.glimpse_size)
 
     def dtype(self) -> type[np.uint8]:
         return np.uint8
 
-    def snap(self, buffer: np.ndarray) -> Mapping[str, str]:
-        self.frames += 1
-        self.threads.add(threading.current_thread().name)
-        self.before(self.frames)
-        where = self._scale.from_stage([self._stage.get_position_um()]).round().long()
-        buffer[:] = self._sensor.look(where)[0, 0].numpy()
-        return {}
+    def start_sequence(self, n: int | None, get_buffer: Callable[..., np.ndarray]) -> Iterator[Mapping[str, str]]:
+        for _ in range(n or 0):
+            self.frames += 1
+            self.threads.add(threading.current_thread().name)
+            self.before(self.frames)
+            where = self._scale.from_stage([self._stage.get_position_um()]).round().long()
+            get_buffer(self.shape(), self.dtype())[:] = self._sensor.look(where)[0, 0].numpy()
+            yield {}
 
 
 class Microscope:

@@ -30,8 +30,8 @@ try:
     from event_model import Filler, unpack_event_page
 except ImportError as error:
     raise InfogazeError(
-        f"infogaze.adapters.bluesky needs the extra \"bluesky\": pip install 'infogaze[bluesky]' ({error})"
-    ) from error
+        f"infogaze.adapters.bluesky needs the extra 'bluesky' ({error}): pip install 'infogaze[bluesky]'"
+    ) from None
 
 UNITS = {"nm": 0.001, "um": 1.0, "mm": 1000.0}
 """What axes may count in, in micrometres."""

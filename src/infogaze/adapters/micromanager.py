@@ -28,8 +28,8 @@ try:
     from useq import MDAEvent
 except ImportError as error:
     raise InfogazeError(
-        f"infogaze.adapters.micromanager needs the extra \"micromanager\": pip install 'infogaze[micromanager]' ({error})"
-    ) from error
+        f"infogaze.adapters.micromanager needs the extra 'micromanager' ({error}): pip install 'infogaze[micromanager]'"
+    ) from None
 
 _KEY = "infogaze_look"
 """Of an event's metadata: the number of the event."""
@@ -134,8 +134,12 @@ class _Acquisition(Iterator[MDAEvent]):
             try:
                 sign = self._signs.get(timeout=_POLL)
             except queue.Empty:
+                if not alive and self._cancelled.is_set():
+                    raise _Cancelled from None
                 if not alive:
-                    self._ended()
+                    raise InfogazeError(
+                        "the acquisition ended by an error, before the episode did; see pymmcore-plus's log"
+                    ) from None
                 if self._mmc.mda.is_paused():
                     since = time.monotonic()
                 if time.monotonic() - since > self._timeout:
@@ -146,11 +150,6 @@ class _Acquisition(Iterator[MDAEvent]):
                 continue
             if sign.number == self._number:
                 return sign if isinstance(sign, _Frame) else None
-
-    def _ended(self) -> None:
-        if self._cancelled.is_set():
-            raise _Cancelled
-        raise InfogazeError("the acquisition ended by an error, before the episode did; see pymmcore-plus's log")
 
     def __next__(self) -> MDAEvent:
         """What the acquisition's thread asks for when it is done with the event before."""
