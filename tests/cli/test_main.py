@@ -112,6 +112,7 @@ ASKED: dict[str, list[str]] = {
     "sweep": ["digits", "--out", "x"],
     "init": ["folder"],
     "score": ["folder", "--out", "x"],
+    "gym": ["digits", "--env", "digits"],
 }
 """What a command cannot do without."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float, Int, UInt8
+from jaxtyping import Bool, Float, Int, Num, UInt8
 from torch import Tensor
 
 from infogaze.errors import InfogazeError
@@ -20,7 +20,7 @@ from infogaze.rng import SceneNoise
 class Choice:
     """Where to look, and why."""
 
-    location: Int[Tensor, "B 2"]
+    location: Num[Tensor, "B 2"]
     """Row and column of the top-left pixel."""
     gain: Float[Tensor, "B L"]
     """The map that the choice was made by; zeros where a policy has none."""
