@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -12,11 +13,13 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.utils.env_checker import check_env
+from PIL import Image
 
 from infogaze import ImageSensor, InfogazeError
 from infogaze.adapters.gym import ScenesEnv
 from infogaze.data.registry import load_set
 from tests.support.own import write_pictures
+from tests.support.paths import ROOT
 from tests.support.scenes import grey_agent, write_arrays
 from tests.support.sets import noise
 from tests.support.tiny import CONFIG
@@ -231,3 +234,14 @@ def test_without_the_extra_one_line_names_it(adapter: str, needed: str, monkeypa
     with pytest.raises(InfogazeError, match=r"needs the extra 'gym'.*pip install 'infogaze\[gym\]'") as error:
         import_module(f"infogaze.adapters.{adapter}")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.slow
+def test_the_example_draws_a_finished_scan_and_plays(tmp_path: Path) -> None:
+    command = [sys.executable, "examples/gym_digits.py", str(tmp_path / "scan.png")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "look 7: " in done.stdout
+    assert "ap_gym, 20 episodes: " in done.stdout
+    with Image.open(tmp_path / "scan.png") as drawn, Image.open(ROOT / "docs" / "adapters" / "gym.png") as shown:
+        assert drawn.size == shown.size
+    assert (ROOT / "docs" / "adapters" / "gym.png").stat().st_size < 100_000

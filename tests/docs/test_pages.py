@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
@@ -120,9 +122,18 @@ def test_a_broken_link_is_noticed() -> None:
     assert broken_links("README.md", text) == ["docs/nothing.md", "docs/model.md#nothing"]
 
 
+def linked_from(page: str) -> set[str]:
+    """The pages that a page links to."""
+    links = re.findall(r"\]\(([^)#\s]+\.md)", text_of(page))
+    return {os.path.normpath(Path(page).parent / link) for link in links if "://" not in link}
+
+
 def test_every_page_of_docs_can_be_reached_from_the_readme() -> None:
-    linked = re.findall(r"\]\(([^)#]+)", text_of("README.md"))
-    assert set(PAGES) - {"README.md"} <= set(linked)
+    reached, last = set[str](), {"README.md"}
+    while last - reached:
+        reached |= last
+        last = {link for page in last & set(PAGES) for link in linked_from(page)}
+    assert set(PAGES) <= reached
 
 
 def test_the_readme_has_at_most_600_words() -> None:

@@ -131,7 +131,7 @@ def _dependencies(extra: str) -> set[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     listed = [*project["dependencies"], *project["optional-dependencies"].get(extra, [])]
     names = [re.split(r"[^\w-]", line)[0] for line in listed]
-    return {NAMES_OF_IMPORTS.get(name, name) for name in names}
+    return {NAMES_OF_IMPORTS.get(name, name.replace("-", "_")) for name in names}
 
 
 def test_docs_import_nothing_of_infogaze_but_its_list() -> None:

@@ -21,8 +21,8 @@ _AT_ONCE = 100
 class Gym:
     """Let a model play ap_gym's image-classification environments, whose glimpses move by bounded steps.
 
-    Accuracy is printed after each number of looks. The environment's glimpses must have the model's size, and its images that of the model's scenes, times the environment's sensor_scale.
-    Needs the extra `gym`.
+    Accuracy is printed after each number of looks. The environment's glimpses must have the model's size, and its images that of the
+    model's scenes, times the environment's sensor_scale. Needs the extra `gym`.
     """
 
     name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
