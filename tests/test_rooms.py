@@ -21,6 +21,7 @@ ROOMS = (
     ("methods",),
     ("models", "runs"),
     ("evaluation", "scoring"),
+    ("evaluation", "export"),
     ("report",),
     ("tasks", "adapters"),
     ("sweep",),

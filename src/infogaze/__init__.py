@@ -13,6 +13,7 @@ from infogaze.version import __version__
 if TYPE_CHECKING:
     from infogaze.data.options import ReadOptions
     from infogaze.errors import InfogazeError
+    from infogaze.export.write import export_onnx
     from infogaze.gaze.agent import Agent, Origin
     from infogaze.gaze.classification import Classification, sample_picture
     from infogaze.gaze.episode import Episode, Look
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "data.options": ("ReadOptions",),
     "errors": ("InfogazeError",),
+    "export.write": ("export_onnx",),
     "gaze.agent": ("Agent", "Origin"),
     "gaze.classification": ("Classification", "sample_picture"),
     "gaze.episode": ("Episode", "Look"),
@@ -144,6 +146,7 @@ __all__ = [
     "build",
     "calibrate",
     "evaluate",
+    "export_onnx",
     "load",
     "preset",
     "recipe",

@@ -11,7 +11,7 @@ So no probability is left out, as the K - M least likely would be, which togethe
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int, Num
+from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -101,14 +101,16 @@ class Dictionary(Imagination):
         """The expected scene, in [-1, 1]: at each location of the grid its expected patch, and their mean where these overlap."""
         grid, where = self.grid, self.grid.locations(belief.hidden.device)
         expected = self.log_probabilities(belief.hidden, where).exp() @ self.patches.flatten(1)  # [B, L, C g g]
-        patches = expected.unflatten(-1, self.patches.shape[1:])
-        canvas = patches.new_zeros(len(patches), patches.shape[2], grid.height, grid.width)
-        covered = canvas.new_zeros(grid.height, grid.width)
-        side = grid.glimpse_size
-        for place, (row, col) in enumerate(grid.locations().tolist()):
-            canvas[:, :, row : row + side, col : col + side] += patches[:, place]
-            covered[row : row + side, col : col + side] += 1.0
-        return canvas / covered.clamp(min=1.0)
+        patches = expected.unflatten(-1, self.patches.shape[1:]).unflatten(1, (grid.rows, grid.cols))
+        side_by_side = patches.permute(0, 3, 1, 4, 2, 5).flatten(4, 5).flatten(2, 3)  # [B, C, rows g, cols g]
+        # Sums over what overlaps, as two products: one look at a time would be as many steps as there are locations.
+        tops, lefts = grid.axes(where.device)
+        down, across = (
+            _laid(starts, grid.glimpse_size, length).to(expected.dtype)
+            for starts, length in ((tops, grid.height), (lefts, grid.width))
+        )
+        covered = down.sum(1)[:, None] * across.sum(1)
+        return down @ side_by_side @ across.mT / covered.clamp(min=1.0)
 
     @torch.no_grad()
     def draw(self, belief: Belief, grid: GlimpseGrid | None = None) -> ImaginedScene:
@@ -129,3 +131,9 @@ class Dictionary(Imagination):
         """The head, with the distribution that training takes and with the groups that a gain takes."""
         self.grouped = torch.compile(self.grouped, dynamic=False)  # type: ignore[method-assign]
         self.log_probabilities = torch.compile(self.log_probabilities, dynamic=False)  # type: ignore[method-assign]
+
+
+def _laid(starts: Int[Tensor, " n"], side: int, length: int) -> Bool[Tensor, "{length} pixels"]:
+    """Which pixel along an axis each pixel of each patch lies on, patch by patch."""
+    pixels = (starts[:, None] + torch.arange(side, device=starts.device)).flatten()
+    return torch.arange(length, device=starts.device)[:, None] == pixels

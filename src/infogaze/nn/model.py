@@ -204,6 +204,8 @@ class Model(GlimpseClassifier):
 
         `table` is `entry_table()` of the weights as they are; if not given, the one of the last decision serves until weights change.
         """
+        if torch.compiler.is_exporting():
+            return self._gain_at_once(belief, num_samples, noise=noise, criterion=criterion)
         if table is None:
             table = self._kept_table()
         belief = self.backbone.rounded(belief)
@@ -223,6 +225,16 @@ class Model(GlimpseClassifier):
                 self._gain_in_pieces(belief[some], imagined, table=table, criterion=criterion, elements=elements)
             )
         return torch.cat(maps)
+
+    def _gain_at_once(
+        self, belief: Belief, num_samples: int, *, noise: Float[Tensor, "B ..."], criterion: Criterion
+    ) -> Float[Tensor, "B L"]:
+        """The same as a graph for batches of any size, whose pieces cannot be counted; and with no table, which is larger than all weights
+        together."""
+        belief, locations = self.backbone.rounded(belief), self.grid.locations(noise.device)
+        others = None if self.grid == self.imagination.grid else locations
+        imagined = self.imagination.imagine(belief, num_samples, noise=noise, locations=others)
+        return self.lookahead_gain(belief, imagined, locations=locations, criterion=criterion)
 
     def _gain_in_pieces(
         self, belief: Belief, imagined: Imagined, *, table: Tensor | None, criterion: Criterion, elements: int

@@ -1,0 +1,1 @@
+"""Models outside Python: ONNX graphs, and the contract that says how to run them."""
