@@ -25,6 +25,8 @@ ROOMS = (
     ("report",),
     ("tasks", "adapters"),
     ("sweep",),
+    ("tasks",),
+    ("sweep", "page"),
     ("cli",),
 )
 """From the bottom up. A room imports from those below it and from itself; rooms of one level know nothing of each other."""

@@ -89,6 +89,7 @@ def test_a_row_without_its_data_and_its_folder_says_how_it_is_called(row: Path) 
         ("ask.py", ["bright-frame", "set.npz", "10"], "QUESTION DATA SCENES MODEL [OTHER...]"),
         ("ship.py", [], "RUN src/infogaze/bundled/NAME"),
         ("draw_sample.py", [], "PNG"),
+        ("draw_pictures.py", [], "FOLDER"),
     ],
 )
 def test_a_recipe_called_with_too_little_says_how_it_is_called(name: str, given: list[str], usage: str) -> None:
@@ -106,6 +107,7 @@ def test_a_recipe_called_with_too_little_says_how_it_is_called(name: str, given:
         ("ask.py", ["bright-frame", "nosuch.npz", "10", "digits"], "nosuch.npz: no such file"),
         ("ship.py", ["nowhere", "out"], "nowhere: no such folder"),
         ("draw_sample.py", ["picture.nosuch"], "unknown file extension: .nosuch"),
+        ("draw_pictures.py", ["nowhere"], "[Errno 2] No such file or directory: 'nowhere/airplane.png'"),
     ],
 )
 def test_a_recipe_tells_an_ordinary_mistake_in_one_line(name: str, given: list[str], said: str) -> None:
@@ -323,3 +325,12 @@ def test_the_sample_picture_is_the_one_that_is_drawn(tmp_path: Path) -> None:
         np.asarray(Image.open(path)).astype(int) for path in (tmp_path / "drawn.png", infogaze.sample_picture())
     )
     assert np.abs(drawn - bundled).mean() < 0.5
+
+
+def test_the_pictures_of_the_page_are_those_that_are_drawn(tmp_path: Path) -> None:
+    recipe("draw_pictures.py", tmp_path)
+    bundled = ROOT / "src" / "infogaze" / "page" / "drawn"
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in bundled.iterdir()}
+    for path in tmp_path.iterdir():
+        drawn, kept = (np.asarray(Image.open(file)).astype(int) for file in (path, bundled / path.name))
+        assert np.abs(drawn - kept).mean() < 0.5, path.name

@@ -34,6 +34,7 @@ COMMANDS = {
     "data": "List the image sets, check one file by file, or draw a sheet of its images.",
     "gym": "Let a model play ap_gym's image-classification environments, whose glimpses move by bounded steps.",
     "export": "Write a model as ONNX graphs with a contract, to look where there is no torch: a browser, C++, a small computer.",
+    "page": "Write a page on which a model looks, glimpse by glimpse, in the visitor's browser; a folder for any web server.",
     "bench": "Measure images a second of each phase and of the test procedure, and the time of one decision.",
 }
 """By name, what each does. A command is loaded when it is asked for, with all that it needs."""

@@ -147,8 +147,8 @@ function fillControls() {
   if (!(page.stop in rules)) page.stop = "";
   $("stop").replaceChildren(...Object.entries(rules).map(([value, title]) => option(value, title)));
   [$("model").value, $("question").value, $("stop").value, $("seed").value] = [page.model, page.question, page.stop, page.seed];
-  const pictures = picturesFor(page.model).map(({ name }, i) => pictureButton(name, `Picture ${i + 1}`));
-  const own = page.own ? [pictureButton("own", "Your picture")] : [];
+  const pictures = picturesFor(page.model).map(({ name }, i) => pictureButton(name, String(i + 1), `Picture ${i + 1}`));
+  const own = page.own ? [pictureButton("own", "Yours", "Your picture")] : [];
   const open = element("button", { type: "button", id: "own", textContent: page.own ? "Another…" : "Your own…" });
   open.addEventListener("click", () => $("file").click());
   const camera = element("button", { type: "button", id: "use-camera", textContent: "Camera…" });
@@ -169,8 +169,9 @@ const STOPS = {
   "gain:0.01": "When little is left to gain (0.01 nats)",
 };
 
-function pictureButton(name, textContent) {
-  const made = element("button", { type: "button", textContent, dataset: { picture: name } });
+function pictureButton(name, textContent, label) {
+  const attributes = { "aria-label": label };
+  const made = element("button", { type: "button", className: "number", textContent, attributes, dataset: { picture: name } });
   press(made, name === page.picture);
   made.addEventListener("click", () => change({ picture: name }));
   return made;
@@ -649,5 +650,6 @@ function guarded(promise) {
   });
 }
 
+if (matchMedia("(max-width: 46rem)").matches) $("choices").open = false;
 listen();
 guarded(wake());

@@ -81,8 +81,13 @@ export class Player {
     return this.episode.state.answers[this.best];
   }
 
-  /** How it ended, or how it stands. */
+  /** How it ended, or how it stands; and a word of warning where the answer means little. */
   outcome() {
+    const unusual = this.episode.done && this.episode.unusual;
+    return `${this.standing()}${unusual ? " This picture is unlike those it was trained on, so its answer means little." : ""}`;
+  }
+
+  standing() {
     const { episode, answer, certainty } = this;
     const looks = episode.state.looks.length;
     const said = `${answer}, ${percent(certainty)}`;
