@@ -34,8 +34,13 @@ def paper_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for parameter in model.backbone.get_submodule("classifier").parameters():
             parameter.mul_(6.0)
     origin = infogaze.Origin(method="paper", config=sizes, num_samples=20)
+    stop = infogaze.CalibratedStop(
+        rule="confidence", thresholds=(None, None, 0.12, None, None, None), budget=7, gap=0.1, delta=0.1, by_look=False, scenes=100
+    )  # fmt: skip
     folder = tmp_path_factory.mktemp("models") / "small-paper"
-    infogaze.save(make_agent(model, digits.classes, origin=origin, num_looks=7), folder, dtype=torch.float16)  # as on the page
+    infogaze.save(
+        make_agent(model, digits.classes, origin=origin, num_looks=7, stop=stop), folder, dtype=torch.float16
+    )  # as on the page
     return folder
 
 

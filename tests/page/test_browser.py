@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
@@ -22,6 +23,9 @@ from infogaze.page.write import write_page
 from infogaze.rng import SceneNoise, scene_seeds
 from tests.support.pages import Visit, require_equal, runtime
 from tests.support.sets import noise
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Route
 
 pytestmark = pytest.mark.slow
 
@@ -120,7 +124,7 @@ def test_side_by_side_all_look_as_python_does_from_the_same_first_place(
     assert len({player["looks"][0] for player in players.values()}) == 1
     digits = infogaze.load("digits")
     require_equal(players["ours"], digits, digit)
-    require_equal(players["paper"], infogaze.load(paper_folder), digit)
+    require_equal(players["paper"], infogaze.load(paper_folder).with_stop(None), digit)
     require_equal(players["random"], digits, digit, policy=RandomPolicy())
 
 
@@ -253,6 +257,22 @@ def test_a_rule_on_what_is_left_to_gain_reads_the_map(visit: Visit, digit: Image
     assert len(visit.players()["ours"]["looks"]) == len(expected.history)
 
 
+def test_a_calibrated_rule_is_that_of_its_model_until_another_is_chosen(
+    visit: Visit, digit: Image.Image, paper_folder: Path
+) -> None:
+    visit.open("#model=small-paper")
+    assert visit.page.locator("#stop").input_value() == "own"
+    visit.finish()
+    expected = infogaze.load(paper_folder).classify(digit).episode
+    assert expected.ended_by == ("rule",)
+    played = visit.players()["ours"]
+    assert (len(played["looks"]), played["ended"]) == (len(expected.history), "rule") == (3, "rule")
+    visit.page.locator("#stop").select_option("never")
+    visit.settled()
+    visit.finish()
+    assert len(visit.players()["ours"]["looks"]) == 7
+
+
 def test_a_link_reproduces_an_episode_and_holds_no_picture(visit: Visit, visitor: Callable[..., Visit]) -> None:
     visit.open("#seed=4")
     visit.step()
@@ -287,7 +307,9 @@ def test_an_own_picture_is_dropped_in_and_its_link_waits_for_it(visit: Visit, vi
     visit.settled()
     visit.finish()
     require_equal(visit.players()["ours"], infogaze.load("digits"), Image.open(io.BytesIO(data)))
-    assert {where for where in visit.asked[asked:] if not where.endswith("/icon.svg")} == set()  # asked for with every address
+    assert {
+        where for where in visit.asked[asked:] if not where.endswith("/icon.svg")
+    } == set()  # asked for with every address
     assert link_of(visit)["picture"] == ["own"]
     again = visitor()
     again.open(visit.page.url.removeprefix(visit.address))
@@ -413,12 +435,12 @@ def test_a_model_that_cannot_be_fetched_gets_a_sentence(visitor: Callable[..., V
 
 def test_the_page_is_painted_before_the_model_has_come_and_tells_how_far_it_is(visitor: Callable[..., Visit]) -> None:
     visit = visitor()
-    held = []
+    held: list[Route] = []
     visit.page.route("**/weights.bin", held.append)
     visit.page.goto(visit.address)
     visit.until("document.getElementById('waking-bar').value > 0.9")
     assert visit.page.locator("h1").is_visible()
-    assert visit.page.locator("#board, .stage").first.is_visible()
+    assert visit.page.locator("#stage .board").first.is_visible()
     assert "of 1" in visit.page.locator("#waking-says").inner_text()
     while not held:
         visit.page.wait_for_timeout(20)

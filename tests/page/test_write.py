@@ -21,7 +21,6 @@ from infogaze.page import runtime as where
 from infogaze.page.pictures import bundled_pictures
 from infogaze.page.runtime import RuntimeFile, runtime_files
 from infogaze.page.serve import served
-from infogaze.page.write import write_page
 from infogaze.plots.style import INK, LINE_STYLES, OURS
 from tests.support.calls import refused
 from tests.support.paths import ROOT
@@ -57,25 +56,39 @@ def npm(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
 
 def test_an_unpacked_copy_is_the_runtime_and_one_that_was_changed_is_refused(package: Path) -> None:
     found = runtime_files(package)
-    assert found == runtime_files(package.parent) == {file.name: f"the contents of {file.name}".encode() for file in where.FILES}
+    assert (
+        found
+        == runtime_files(package.parent)
+        == {file.name: f"the contents of {file.name}".encode() for file in where.FILES}
+    )
     (package / where.FILES[0].source).write_bytes(b"something else")
     with pytest.raises(infogaze.InfogazeError, match=r"not the file of onnxruntime-web 1\.\S+: its SHA-256"):
         runtime_files(package)
-    with pytest.raises(infogaze.InfogazeError, match=r"no dist/ort\S+; an unpacked copy of onnxruntime-web 1\.\S+ is needed"):
+    with pytest.raises(
+        infogaze.InfogazeError, match=r"no dist/ort\S+; an unpacked copy of onnxruntime-web 1\.\S+ is needed"
+    ):
         runtime_files(package / "dist")
 
 
-def test_npm_is_asked_once_and_then_the_cache_serves(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_npm_is_asked_once_and_then_the_cache_serves(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with tarfile.open(tmp_path / "packed.tgz", "w:gz") as archive:
         archive.add(package, "package")
     # Its last argument is the folder.
-    npm(tmp_path / "bin", monkeypatch, f'echo "$@" >> {tmp_path}/calls\nfor last; do :; done\ncp {tmp_path}/packed.tgz "$last/a.tgz"')
+    npm(
+        tmp_path / "bin",
+        monkeypatch,
+        f'echo "$@" >> {tmp_path}/calls\nfor last; do :; done\ncp {tmp_path}/packed.tgz "$last/a.tgz"',
+    )
     assert runtime_files() == runtime_files() == runtime_files(package)
     (call,) = (tmp_path / "calls").read_text().splitlines()
     assert call.startswith(f"pack {where.PACKAGE}@{where.VERSION} ")
 
 
-def test_without_npm_or_with_one_that_fails_there_is_one_line(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_npm_or_with_one_that_fails_there_is_one_line(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     npm(tmp_path / "bin", monkeypatch, "echo 'no such\nhost' >&2; exit 1")
     with pytest.raises(infogaze.InfogazeError, match=r"cannot be fetched by npm: no such host; or give --runtime"):
         runtime_files()
@@ -106,7 +119,9 @@ def test_a_page_is_written_whole_and_written_over(
         assert picture["label"] not in picture["name"]
         assert Image.open(out / picture["file"]).size == (32, 32)
     assert len(settings["colours"]) == 64
-    assert "holds a page already; --overwrite" in refused(capsys, "page", out, "--models", "digits", "--runtime", package)
+    assert "holds a page already; --overwrite" in refused(
+        capsys, "page", out, "--models", "digits", "--runtime", package
+    )
     (out / "models" / "old").mkdir()
     main(["page", str(out), "--models", "digits", "--runtime", str(package), "--overwrite"])
     assert [path.name for path in (out / "models").iterdir()] == ["digits"]
@@ -130,21 +145,27 @@ def test_packed_graphs_say_what_they_said_with_their_weights_in_them(tmp_path: P
         (tmp_path / f"{name}.onnx").write_bytes(data)
         whole, part = (onnxruntime.InferenceSession(path / f"{name}.onnx") for path in (tmp_path / "whole", tmp_path))
         given = {
-            port.name: np.ones((1, *port.shape[1:]), bool) if "bool" in port.type else rng.random((1, *port.shape[1:]), np.float32)
+            port.name: np.ones((1, *port.shape[1:]), bool)
+            if "bool" in port.type
+            else rng.random((1, *port.shape[1:]), np.float32)
             for port in whole.get_inputs()
         }
         for expected, found in zip(whole.run(None, given), part.run(None, given), strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_what_cannot_be_written_is_refused_in_a_line(package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_written_is_refused_in_a_line(
+    package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert "give --open" in refused(capsys, "page")
     (tmp_path / "file").write_text("")
     assert "a file, and a folder is needed" in refused(capsys, "page", tmp_path / "file")
     assert "holds other files, and no page" in refused(capsys, "page", tmp_path)
     options = ("--runtime", package, "--models")
     assert "a page needs at least one" in refused(capsys, "page", tmp_path / "a", *options, ",")
-    assert "two models are called digits" in refused(capsys, "page", tmp_path / "a", *options, "digits,elsewhere/digits")
+    assert "two models are called digits" in refused(
+        capsys, "page", tmp_path / "a", *options, "digits,elsewhere/digits"
+    )
     assert "no such folder" in refused(capsys, "page", tmp_path / "a", *options, "nothing")
     assert not (tmp_path / "a").exists()
 
@@ -192,7 +213,9 @@ def test_the_page_names_its_own_files_alone_and_has_nothing_inline() -> None:
     assert sources.addresses
     assert [address for address in sources.addresses if not (STATIC / address).is_file()] == []
     for path in STATIC.iterdir():
-        outside = re.findall(r"(?:https?:)?//[\w.]+\.\w+[^\s\"']*", re.sub(r"^\s*//.*$", "", path.read_text(), flags=re.MULTILINE))
+        outside = re.findall(
+            r"(?:https?:)?//[\w.]+\.\w+[^\s\"']*", re.sub(r"^\s*//.*$", "", path.read_text(), flags=re.MULTILINE)
+        )
         assert [address for address in outside if "www.w3.org" not in address] == [], path.name
 
 

@@ -21,6 +21,7 @@ import pytest
 from infogaze.cli.main import main
 from infogaze.cli.settings import read_run_file, resolved_changes, resolved_options, resolved_preset, resolved_recipe
 from infogaze.methods import registry
+from infogaze.page.runtime import FILES
 from infogaze.presets import PRESETS, Preset
 from infogaze.report.write import write_report
 from infogaze.sweep import processes
@@ -195,6 +196,8 @@ def small_worlds(folder: Path) -> Iterator[Callable[[str], World]]:
         patch.setattr(processes, "start", _start_here)
         patch.setattr(processes, "_WAIT", 0.0)
         patch.setattr("infogaze.cli.report.write_report", partial(write_report, dpi=40))
+        # npm would fetch it, and tests need no network.
+        patch.setattr("infogaze.page.write.runtime_files", lambda given: {file.name: b"" for file in FILES})
         yield world
 
 

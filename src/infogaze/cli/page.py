@@ -59,13 +59,13 @@ class Page:
         names = [name.strip() for name in self.models.split(",") if name.strip()]
         written = write_page(folder, names, runtime=self.runtime)
         for part, size in written.bytes_of.items():
-            print(f"{part + ':':<16}{size / 1e6:6.1f} MB")
-        print(f"{'in all:':<16}{written.bytes / 1e6:6.1f} MB in {folder}")
+            print(f"{part + ':':<24}{size / 1e6:6.1f} MB")
+        print(f"{'in all:':<24}{written.bytes / 1e6:6.1f} MB in {folder}")
 
 
 def _serve(folder: Path) -> None:
     with served(folder) as address:
-        print(f"page:           {address} (Ctrl-C ends)", flush=True)
+        print(f"{'page:':<26}{address} (Ctrl-C ends)", flush=True)
         webbrowser.open(address)
         threading.Event().wait()
 

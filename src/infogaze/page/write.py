@@ -50,17 +50,18 @@ def write_page(folder: Path, models: Sequence[str] = DEFAULT_MODELS, *, runtime:
     agents = {name: load(model) for name, model in named.items()}
     folder = make_folder(folder)
     if (folder / SETTINGS).exists():  # an older page, perhaps of other models
-        for part in ("models", "pictures"):
-            shutil.rmtree(folder / part, ignore_errors=True)
+        for old in ("models", "pictures"):
+            shutil.rmtree(folder / old, ignore_errors=True)
     files: dict[str, dict[str, bytes]] = {
         "page": _own_files(),
         "runtime": {f"runtime/{name}": data for name, data in ready.items()},
     }
     described = []
     for name, agent in agents.items():
-        model_files, settings = _model_files(agent, name)
-        files[name] = {f"models/{name}/{file}": data for file, data in model_files.items()}
-        described.append({"name": name, "title": name, "folder": f"models/{name}", **settings})
+        model_files, about = _model_files(agent)
+        place = f"models/{name}"
+        files[place] = {f"{place}/{file}": data for file, data in model_files.items()}
+        described.append({"name": name, "folder": place, **about})
     pictures = bundled_pictures({name for agent in agents.values() for name in agent.classes})
     files["pictures"] = {f"pictures/{picture.name}.png": picture.data for picture in pictures}
     for part in files.values():
@@ -100,30 +101,29 @@ def _own_files() -> dict[str, bytes]:
     return {entry.name: entry.read_bytes() for entry in own.iterdir() if entry.is_file()}
 
 
-def _model_files(agent: Agent, name: str) -> tuple[dict[str, bytes], dict[str, Any]]:
+def _model_files(agent: Agent) -> tuple[dict[str, bytes], dict[str, Any]]:
     """The files of a model by name, and what the page must know before it fetches them."""
-    import onnx
-
     from infogaze.export.write import export_onnx
-    from infogaze.page.ask import ask_graph
-    from infogaze.page.pack import packed
 
     with tempfile.TemporaryDirectory() as made:
-        export_onnx(agent, made, precision="float16")
+        export_onnx(agent, made, precision="float16")  # the first, because it says so where the extra is missing
+        import onnx
+
+        from infogaze.page.ask import ask_graph
+        from infogaze.page.pack import packed
+
         contract = read_json(Path(made) / "contract.json")
         graphs = {title: onnx.load(Path(made) / graph["file"]) for title, graph in contract["graphs"].items()}
     asks = isinstance(agent.model, Model)
     if asks:
         graphs["ask"] = ask_graph(agent, contract)
-        contract["graphs"]["ask"] = {}
     shared, weights = packed(graphs, name=_WEIGHTS)
     # What else it says of a graph was true of the file with its weights in it.
     contract["graphs"] = {title: {"file": f"{title}.onnx", "bytes": len(data)} for title, data in shared.items()}
     contract["weights"] = {"file": _WEIGHTS, "bytes": len(weights)}
     files = {f"{title}.onnx": data for title, data in shared.items()} | {_WEIGHTS: weights}
     files["contract.json"] = _json(contract)
-    settings = {"method": contract["method"], "classes": contract["classes"], "asks": asks, "stop": contract["stop"]}
-    return files, settings
+    return files, {"method": contract["method"], "classes": contract["classes"], "asks": asks, "stop": contract["stop"]}
 
 
 def _json(value: Any) -> bytes:

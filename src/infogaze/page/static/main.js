@@ -104,7 +104,7 @@ function says(words, ...strong) {
 // --- what can be chosen ---
 
 function fillModels() {
-  $("model").replaceChildren(...page.settings.models.map(({ name, title }) => option(name, title)));
+  $("model").replaceChildren(...page.settings.models.map(({ name }) => option(name, name)));
 }
 
 const option = (value, textContent) => element("option", { value, textContent });
@@ -143,8 +143,8 @@ function fillControls() {
   if (!questions.some((question) => question.value === page.question) || !modelSettings().asks) page.question = "";
   const choices = modelSettings().asks ? questions : questions.slice(0, 1);
   $("question").replaceChildren(...choices.map(({ value, title }) => option(value, title)));
-  const rules = { "": "Never: use all looks", ...(stop ? { own: "The model's own calibrated rule" } : {}), ...STOPS };
-  if (!(page.stop in rules)) page.stop = "";
+  const rules = { ...(stop ? { own: "By the model's own calibrated rule" } : {}), ...STOPS };
+  if (!(page.stop in rules)) page.stop = stop ? "own" : "never";
   $("stop").replaceChildren(...Object.entries(rules).map(([value, title]) => option(value, title)));
   [$("model").value, $("question").value, $("stop").value, $("seed").value] = [page.model, page.question, page.stop, page.seed];
   const pictures = picturesFor(page.model).map(({ name }, i) => pictureButton(name, String(i + 1), `Picture ${i + 1}`));
@@ -163,6 +163,7 @@ function fillControls() {
 }
 
 const STOPS = {
+  never: "Never: use all looks",
   "confidence:0.9": "When 90 % sure",
   "confidence:0.95": "When 95 % sure",
   "confidence:0.99": "When 99 % sure",
@@ -177,9 +178,10 @@ function pictureButton(name, textContent, label) {
   return made;
 }
 
-function stopRule() {
-  if (!page.stop) return null;
-  if (page.stop === "own") return calibratedRule(modelSettings().stop);
+/** The rule for a player. One that was calibrated is for the model that it was calibrated with, and its own looks. */
+function stopRule(who) {
+  if (page.mode === "quiz" || page.stop === "never") return null;
+  if (page.stop === "own") return who === "ours" ? calibratedRule(modelSettings().stop) : null;
   const [rule, threshold] = page.stop.split(":");
   return fixedRule(rule, Number(threshold));
 }
@@ -245,7 +247,7 @@ async function begin() {
   const scenes = players.map(({ network: of }) => sceneOf(picture, of.grid, of.contract.fit));
   page.players = players.map(({ network: of, chooser, ...rest }, i) => {
     const question = theQuestion();
-    const episode = new Episode({ network: of, scene: scenes[i], seed: page.seed, chooser, question, stop: page.mode === "quiz" ? null : stopRule() });
+    const episode = new Episode({ network: of, scene: scenes[i], seed: page.seed, chooser, question, stop: stopRule(rest.who) });
     return new Player(episode, { ...rest, colours: page.settings.colours });
   });
   // All begin at the same place, wherever grids are the same.
@@ -264,25 +266,25 @@ async function begin() {
 /** Who looks, in this mode. */
 async function cast() {
   const ours = await network(page.model);
-  const { title, method } = modelSettings();
+  const { name, method } = modelSettings();
   const clicked = (place) => turn(() => lookAt(place));
-  if (page.mode === "watch") return [{ network: ours, chooser: "own", who: "ours", title, note: "", clicked }];
+  if (page.mode === "watch") return [{ network: ours, chooser: "own", who: "ours", title: name, note: "", clicked }];
   if (page.mode === "quiz") {
     return [
       { network: ours, chooser: "own", who: "you", title: "You", note: "You choose, the network reads.", clicked, compact: true },
-      { network: ours, chooser: "own", who: "ours", title: "The model", note: `${title} chooses for itself.`, compact: true },
+      { network: ours, chooser: "own", who: "ours", title: "The model", note: `${name} chooses for itself.`, compact: true },
     ];
   }
   const { classes } = modelSettings();
   const paper = page.settings.models.find((model) => model.method === "paper" && model.name !== page.model && String(model.classes) === String(classes));
   const others = paper
-    ? [{ network: await network(paper.name), chooser: "own", who: "paper", title: "The paper's", note: `${paper.title}, by what it imagines alone.`, compact: true }]
+    ? [{ network: await network(paper.name), chooser: "own", who: "paper", title: "The paper's", note: `${paper.name}, by what it imagines alone.`, compact: true }]
     : [];
   const own = method === "paper" ? "The paper's" : "Ours";
   return [
-    { network: ours, chooser: "own", who: "ours", title: own, note: `${title} chooses by expected gain.`, compact: true },
+    { network: ours, chooser: "own", who: "ours", title: own, note: `${name} chooses by expected gain.`, compact: true },
     ...others,
-    { network: ours, chooser: "random", who: "random", title: "At random", note: `${title}, with looks at random.`, compact: true },
+    { network: ours, chooser: "random", who: "random", title: "At random", note: `${name}, with looks at random.`, compact: true },
   ];
 }
 
@@ -471,17 +473,16 @@ function draw() {
   const over = quiz && !page.revealed;
   page.players.forEach((player, i) => {
     player.draw({ overlay: over ? "nothing" : page.overlay, revealed: page.revealed, open: i === 0 && !page.revealed && page.mode !== "compare", secret: over });
-    player.bars.element.classList.toggle("secret", over);
     if (quiz && i === 1) player.board.coverWith(over ? `It has taken ${player.episode.state.looks.length} of ${player.episode.budget} looks.` : null);
   });
-  const charted = over ? page.players.map((player) => line(player, 1)) : page.players.map((player) => line(player));
-  $("chart").replaceChildren(entropyChart(charted, Math.log(mine().episode.answers.length)));
+  $("entropy").hidden = over;
+  $("chart").replaceChildren(entropyChart(page.players.map(line), Math.log(mine().episode.answers.length)));
   buttons();
 }
 
-function line({ who, title, episode }, most = Infinity) {
+function line({ who, title, episode }) {
   const elsewhere = episode.state.looks.map((look) => page.mode === "watch" && look.plan !== null && !look.chosen);
-  return { who, name: title, entropies: episode.entropies.slice(0, most), elsewhere, budget: episode.budget };
+  return { who, name: title, entropies: episode.entropies, elsewhere, budget: episode.budget };
 }
 
 function buttons() {
@@ -568,12 +569,10 @@ function reveal() {
 // --- links ---
 
 function linkNow() {
-  const looks = page.players.length && page.mode !== "compare" ? mine().episode.state.looks.map((look) => look.place) : mineLooks();
+  const looks = page.players.length ? mine().episode.state.looks.map((look) => look.place) : [];
   const { mode, model, picture, seed, question, stop } = page;
   return writeLink({ mode: mode === "watch" ? "" : mode, model, picture, seed, looks, question, stop });
 }
-
-const mineLooks = () => (page.players.length ? mine().episode.state.looks.map((look) => look.place) : []);
 
 let remembered = location.hash;
 

@@ -39,7 +39,8 @@ export class Player {
     const rest = this.rest(plan, { overlay, revealed, secret });
     this.board.draw({ episode, plan: secret ? null : plan, overlay, imagined: this.imagined[looks] ?? null, revealed, open: open && !episode.done, rest });
     this.bars.draw(episode.state.answers, { known: looks > 0 });
-    this.verdict.textContent = looks && !secret ? this.outcome() : "";
+    this.bars.element.hidden = secret;
+    this.verdict.textContent = episode.done && !secret ? this.outcome() : "";
   }
 
   rest(plan, { overlay, revealed, secret }) {
