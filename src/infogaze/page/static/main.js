@@ -153,9 +153,10 @@ function fillControls() {
   open.addEventListener("click", () => $("file").click());
   const camera = element("button", { type: "button", id: "use-camera", textContent: "Camera…" });
   camera.addEventListener("click", () => new Camera(usePicture, trouble).open());
-  const focused = document.activeElement?.dataset?.picture;
+  const before = $("pictures").contains(document.activeElement) ? document.activeElement : null;
   $("pictures").replaceChildren(...pictures, ...own, open, camera);
-  if (focused) $("pictures").querySelector(`[data-picture="${focused}"]`)?.focus();
+  const same = ({ id, dataset }) => before && id === before.id && dataset.picture === before.dataset.picture;
+  [...$("pictures").children].find(same)?.focus();
   for (const button of document.querySelectorAll("[data-mode]")) {
     if (button.tagName === "BUTTON") press(button, button.dataset.mode === page.mode);
   }
@@ -491,10 +492,9 @@ function buttons() {
   $("step").disabled = isDone() || page.revealed || (quiz && started);
   $("play").disabled = isDone() || page.revealed || quiz;
   $("over").disabled = !started;
-  $("reveal").disabled = quiz && !page.revealed;
   $("step").hidden = quiz && started;
   $("overlays").hidden = quiz;
-  $("faster").hidden = $("play").hidden = quiz;
+  $("faster").hidden = $("play").hidden = $("reveal").hidden = quiz; // in a quiz the visitor's answer reveals
   $("reveal").textContent = page.revealed ? "Hide" : "Reveal";
   press($("reveal"), page.revealed);
   $("step").textContent = quiz ? "First look" : "Look";
@@ -559,7 +559,7 @@ function reveal() {
     const truth = truthNow();
     const [player] = page.players;
     const looks = player.episode.state.looks.length;
-    const said = looks && page.mode === "watch" ? ` The model says *${player.answer}*, ${percent(player.certainty)}, after ${looks} looks.` : "";
+    const said = looks && page.mode === "watch" ? ` The model says *${player.answer}*, ${percent(player.certainty)}, after ${looks === 1 ? "one look" : `${looks} looks`}.` : "";
     says(`${truth ? `The answer is *${truth}*.` : "This is the picture, as large as the model could see it."}${said}`);
   } else if (mine().episode.state.looks.length) after();
   else opening();
