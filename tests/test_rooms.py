@@ -20,12 +20,9 @@ ROOMS = (
     ("training", "sensors"),
     ("methods",),
     ("models", "runs"),
-    ("evaluation", "scoring"),
-    ("evaluation", "export"),
+    ("evaluation", "scoring", "export"),
     ("report",),
     ("tasks", "adapters"),
-    ("sweep",),
-    ("tasks",),
     ("sweep", "page"),
     ("cli",),
 )

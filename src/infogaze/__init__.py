@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from infogaze.nn.posterior import Posterior
     from infogaze.presets import PRESETS, Preset, preset
     from infogaze.rng import SceneNoise, scene_seeds
+    from infogaze.scoring.scorer import Scorer
     from infogaze.sensors.function import CallableSensor
     from infogaze.sensors.http import HttpSensor
     from infogaze.sensors.tiff import TiffSensor
     from infogaze.tasks.calibrate import calibrate
-    from infogaze.scoring.scorer import Scorer
     from infogaze.tasks.evaluate import evaluate
     from infogaze.tasks.score import score
     from infogaze.tasks.train import train
@@ -134,8 +134,8 @@ __all__ = [
     "Retrying",
     "Scale",
     "SceneNoise",
-    "Seen",
     "Scorer",
+    "Seen",
     "Sensor",
     "Stage",
     "StopRule",

@@ -306,5 +306,5 @@ def test_the_tables_of_evaluation_name_all_measurements_and_corruptions() -> Non
 
 
 def test_the_table_of_figures_is_that_of_the_report() -> None:
-    stated = [(int(cells[0]), cells[1]) for cells in rows("docs/report.md", "The figures")]
-    assert stated == [(entry.number, entry.title) for entry in ENTRIES]
+    stated = [(int(cells[0]), cells[1], cells[2]) for cells in rows("docs/report.md", "The figures")]
+    assert stated == [(entry.number, entry.title, entry.paper) for entry in ENTRIES]

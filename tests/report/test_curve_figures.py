@@ -21,10 +21,12 @@ from infogaze.evaluation.travelled import Travelled
 from infogaze.report.area import by_area
 from infogaze.report.calibration import by_calibration
 from infogaze.report.corruptions import by_corruption
+from infogaze.report.curves import Curve, Panel
 from infogaze.report.drawing import Missing
 from infogaze.report.entropy import entropy_by_look
 from infogaze.report.gather import Chapter
 from infogaze.report.many_looks import by_many_looks
+from infogaze.report.panels import curve_figure
 from infogaze.report.sample_counts import by_sample_counts
 from infogaze.report.travelled import by_travelled_time
 from tests.support.evaluations import COUNTS, GRID, LOOKS, SCENES, MadeUp, one_chapter
@@ -49,6 +51,37 @@ def test_accuracy_against_area_is_that_of_the_bins(chapter: Chapter) -> None:
     assert re.search(
         r"With about 25 % of the area observed infogaze has accuracy 34.2 % .* the best baseline, ", drawing.sentence
     )
+
+
+def test_where_curves_end_at_different_areas_all_are_ranked_at_one(chapter: Chapter) -> None:
+    figure = only(by_area(chapter)).figure
+    (axes,) = figure.axes
+    drawn = {name: line(axes, name) for name in (group.name for group in chapter.lookers)}
+    ends = {name: float(np.asarray(curve.get_xdata(), float)[-1]) for name, curve in drawn.items()}
+    assert ends["ram"] < ends["infogaze"], "what it sees again shows it no more of the area"
+    assert not [text for text in axes.texts if text.get_text().split()[-1] in drawn], "no name stands at a curve's end"
+    (legend,) = figure.legends
+    assert legend.get_title().get_text() == "at the dotted line"
+    listed = [text.get_text().replace("\n", " ").split(" ", 1) for text in legend.get_texts()]
+    (upright,) = [found for found in axes.lines if len({*found.get_xdata()}) == 1 and list(found.get_ydata()) == [0, 1]]  # type: ignore[arg-type]
+    place = float(np.asarray(upright.get_xdata(), float)[0])
+    for value, name in listed:
+        at = list(np.asarray(drawn[name].get_xdata(), float)).index(place)
+        assert float(value) == pytest.approx(np.asarray(drawn[name].get_ydata(), float)[at], abs=0.051)
+    assert len(listed) == len(drawn)
+    assert [float(value) for value, _ in listed] == sorted((float(value) for value, _ in listed), reverse=True)
+    ours = next(value for value, name in listed if name == "infogaze")
+    assert f"infogaze has accuracy {ours} % (" in only(by_area(chapter)).sentence
+
+
+def test_curves_with_no_place_in_common_are_named_without_values(tmp_path: Path) -> None:
+    estimate = mean_over_runs([torch.tensor([0.5]), torch.tensor([0.7])])
+    groups = one_chapter(tmp_path, MadeUp("random", parts=()), MadeUp("ram", parts=())).groups
+    curves = tuple(Curve(group=group, x=(x,), estimate=estimate) for group, x in zip(groups, (10.0, 20.0), strict=True))
+    for read_at, expected in ((None, ["ram", "random"]), (20.0, ["60.0 random", "ram"])):
+        panel = Panel(measure="accuracy, %", against="area observed, %", curves=curves, scale=100, read_at=read_at)
+        (legend,) = curve_figure("a title", (panel,), foot="").legends
+        assert [text.get_text() for text in legend.get_texts()] == expected
 
 
 def test_with_one_seed_each_point_against_area_has_the_number_of_looks_in_its_own_bin(tmp_path: Path) -> None:

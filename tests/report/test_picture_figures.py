@@ -8,6 +8,7 @@ import torch
 from matplotlib.axes import Axes
 
 from infogaze.evaluation.imagined import ImaginedScenes
+from infogaze.evaluation.latents import Latents
 from infogaze.evaluation.showcase import Showcase
 from infogaze.report.confusion import by_confusion
 from infogaze.report.drawing import Drawing, Drawn, Missing
@@ -122,6 +123,19 @@ def test_samples_of_z_need_both_methods(method: str, lacking: str, tmp_path_fact
     alone = by_latents(one_chapter(tmp_path_factory.mktemp("alone"), MadeUp(method)))
     assert isinstance(alone, Missing)
     assert alone.why == f"no run of {lacking}"
+
+
+def test_the_note_on_samples_of_z_speaks_of_glimpses_only_where_they_are_drawn(
+    chapter: Chapter, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    spoken = "; those so far are drawn on top"
+    (drawing,) = drawings(by_latents(chapter))
+    assert spoken in drawing.note
+    hidden = [MadeUp(name, parts=(Latents,)) for name in ("gaussian", "paper")]
+    (drawing,) = drawings(by_latents(one_chapter(tmp_path_factory.mktemp("hidden"), *hidden)))
+    assert len(drawing.figure.axes) == 2 * (LOOKS + 1), "no row of glimpses"
+    assert spoken not in drawing.note
+    assert "Both took in the same glimpses" in drawing.note
 
 
 def test_samples_of_z_compare_the_papers_own_pair(tmp_path_factory: pytest.TempPathFactory) -> None:

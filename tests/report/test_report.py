@@ -8,15 +8,19 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from scipy import stats
 
 from infogaze.cli.main import main
 from infogaze.evaluation.comparing import recipe_digest
 from infogaze.evaluation.judged import Judged
+from infogaze.methods.registry import METHODS
 from infogaze.report.contents import ENTRIES
 from infogaze.report.gather import gather
 from infogaze.report.write import write_report
 from infogaze.training.recipe import RECIPES
 from tests.support.evaluations import LOOKS, MadeUp, write_run
+
+ORACLE = "oracle (not deployable)"
 
 
 class Page(HTMLParser):
@@ -101,9 +105,45 @@ def test_every_figure_is_there_as_png_svg_and_csv(report: Path) -> None:
 def test_what_is_left_out_is_listed_with_the_command_that_would_produce_it(report: Path) -> None:
     text = (report / "index.html").read_text()
     left_out = text[text.index("Left out") :]
-    assert "9. With and without self-attention" in left_out
+    assert "<td>With and without self-attention</td>" in left_out
     assert "<code>infogaze train PRESET --method attention --out RUN</code>" in left_out
-    assert "Left out" not in text[: text.index("16. Robustness")]
+    assert "Left out" not in text[: text.index("Robustness to", text.index("<main>"))]
+
+
+def test_the_title_says_what_the_page_is_of_and_no_heading_has_a_number_that_could_jump(report: Path) -> None:
+    text = (report / "index.html").read_text()
+    assert "<title>How well 7 methods look: shapes</title>" in text
+    headings = re.findall(r"<h3>(.*?)</h3>", text)
+    assert headings[0] == 'Accuracy by look <span class="of">the paper\'s figures 2a to 2e, 9b</span>'
+    assert "Calibration by look" in headings, "the paper has no such figure"
+    assert not [heading for heading in headings if re.match(r"\d", heading)]
+
+
+def test_every_method_is_explained_before_the_first_figure_with_what_it_reaches(report: Path) -> None:
+    text = (report / "index.html").read_text()
+    opening = text[text.index("<h2>shapes</h2>") : text.index("<figure>")]
+    columns, *rows = (re.findall(r"<t[hd]>(.*?)</t[hd]>", line) for line in re.findall(r"<tr>(.*?)</tr>", opening))
+    assert columns == ["method", "what it is", "accuracy after 2 looks", "accuracy after 7 looks", "seeds"]
+    found = {row[0]: row[1:] for row in rows}
+    assert list(found) == ["infogaze", "paper-corrected", "gaussian-corrected", "ram", "random", ORACLE, "cnn"]
+    assert all(found[name][0] == METHODS[name.removesuffix(" (not deployable)")].summary for name in found)
+    assert found["ram"][1].startswith(f"{100 * 26.5 / 60:.1f}&nbsp;% (")
+    assert found["cnn"][1:] == ["", "95.0&nbsp;% (86.3 to 98.3)", "1"], "it has one look, at everything"
+
+
+def test_a_method_of_ones_own_can_be_in_a_report(tmp_path: Path) -> None:
+    run = write_run(tmp_path, MadeUp("random"), method="raster")
+    write_report(tmp_path / "out", gather([run]), lambda: None, dpi=30)
+    assert "<td>raster</td><td>not one of the package</td>" in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_intervals_of_two_seeds_are_explained_where_there_are_any(report: Path, tmp_path: Path) -> None:
+    explained = "Student&#x27;s interval is then 12.7 standard errors to either side"
+    assert explained in (report / "index.html").read_text()
+    assert round(float(stats.t.ppf(0.975, 1)), 1) == 12.7
+    runs = [write_run(tmp_path, MadeUp("random", seed)) for seed in (0, 1, 2)]
+    write_report(tmp_path / "out", gather(runs), lambda: None, dpi=30)
+    assert explained not in (tmp_path / "out" / "index.html").read_text()
 
 
 def test_the_page_states_where_its_numbers_come_from(report: Path, runs: Path) -> None:
@@ -140,7 +180,7 @@ def test_what_was_done_to_images_of_another_size_stands_at_the_head(fit: str, ho
     run = write_run(tmp_path, MadeUp("random"), fit=fit)
     write_report(tmp_path / "out", gather([run]), lambda: None, dpi=30)
     text = (tmp_path / "out" / "index.html").read_text()
-    opening = text[text.index("test scenes of") : text.index("1. Accuracy by look", text.index("test scenes of"))]
+    opening = text[text.index("test scenes of") : text.index("Accuracy by look", text.index("test scenes of"))]
     assert ("another size" in opening) == (how is not None)
     assert how is None or f". Where the set&#x27;s images have another size, they were {how}" in opening
 

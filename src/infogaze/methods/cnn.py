@@ -132,7 +132,7 @@ PHASES = (
 
 METHODS = {
     "cnn": Method(
-        summary="sees the complete image",
+        summary="a bound: sees the complete image at once",
         phases=PHASES,
         build=picture_network,
         policy=lambda num_samples: RandomPolicy(),

@@ -279,7 +279,10 @@ def _method(summary: str, **overrides: object) -> Method:
 
 METHODS = {
     "infogaze": _method(
-        "ours: imagination by dictionary, gains corrected by the outcomes of looks", gain_correction=True
+        "ours: imagines each place by a dictionary of glimpses, looks where the label gains most; corrected by the outcomes of looks",
+        gain_correction=True,
     ),
-    "dictionary": _method("ours, nothing learned from the outcomes of looks", gain_correction=False),
+    "dictionary": _method(
+        "infogaze without the correction: nothing is learned from the outcomes of looks", gain_correction=False
+    ),
 }

@@ -111,7 +111,7 @@ ESTIMATE = Phase(
 
 METHODS = {
     "discriminative": Method(
-        summary="a value head that predicts what each look is worth",
+        summary="imagines nothing: a value head predicts what each look is worth",
         phases=(CLASSIFY, ESTIMATE),
         build=with_value_head,
         policy=lambda num_samples: ValuePolicy(),

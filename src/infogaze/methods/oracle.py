@@ -69,7 +69,7 @@ def true_gain(
 
 METHODS = {
     "oracle": Method(
-        summary="not deployable: tries every location of the real scene",
+        summary="a bound, not deployable: tries every location of the real scene, and knows its label",
         phases=random_looks.PHASES,
         build=build_glimpse_classifier,
         policy=lambda num_samples: Oracle(),

@@ -256,9 +256,11 @@ def _method(summary: str, **overrides: object) -> Method:
 
 
 METHODS = {
-    "paper": _method("the paper's: Partial VAE with flows, gains by equation 7 alone", gain_correction=False),
-    "gaussian": _method("the paper's without flows", gain_correction=False, flow_layers=0),
-    "paper-corrected": _method("the paper's, gains corrected by the outcomes of looks", gain_correction=True),
-    "gaussian-corrected": _method("the same without flows", gain_correction=True, flow_layers=0),
-    "attention": _method("the paper's with self-attention in R", gain_correction=False, attention_hops=_HOPS),
+    "paper": _method(
+        "the paper's: imagines by a Partial VAE with flows, looks where equation 7 is largest", gain_correction=False
+    ),
+    "gaussian": _method("paper without flows: what is imagined has one mode", gain_correction=False, flow_layers=0),
+    "paper-corrected": _method("paper with gains corrected by the outcomes of looks", gain_correction=True),
+    "gaussian-corrected": _method("paper-corrected without flows", gain_correction=True, flow_layers=0),
+    "attention": _method("paper with self-attention over the looks in R", gain_correction=False, attention_hops=_HOPS),
 }

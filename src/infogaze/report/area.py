@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -27,15 +29,17 @@ def by_area(chapter: Chapter) -> Drawn:
         return not_trained(OURS)
     curves = tuple(curve for group in chapter.lookers if (curve := _curve(chapter, group)) is not None)
     panel = Panel(
-        measure="accuracy, %", against="area observed, %", curves=curves, levels=accuracy_levels(chapter), scale=100
-    )
+        measure="accuracy, %", against="area observed, %", curves=curves, levels=accuracy_levels(chapter), scale=100,
+        read_at=_nearest(curves),
+    )  # fmt: skip
     title = f"{chapter.data}: accuracy against the area observed"
     return (
         Drawing(
             figure=curve_figure(title, (panel,), foot=interval_note(curves)),
             sentence=_sentence(curves),
             alt_text=f"accuracy against the share of the area observed on {chapter.data}, {len(curves)} methods, one curve each",
-            note=f"All looks of all scenes; a pixel seen twice counts once. The first bin is one glimpse, {100 * _glimpse(chapter):.4g} % "
+            note="Curves end where their looks end, so the values beside the names are read at the dotted line. "
+            f"All looks of all scenes; a pixel seen twice counts once. The first bin is one glimpse, {100 * _glimpse(chapter):.4g} % "
             "of the area, the others are half a glimpse wide. A bin with less than a hundredth of the looks is left out. Looks at one "
             "scene are correlated, so the band of a single seed, which is over looks, is somewhat too narrow.",
             numbers=numbers((panel,)),
@@ -81,17 +85,23 @@ def _curve(chapter: Chapter, group: Group) -> Curve | None:
     return Curve(group=group, x=x, estimate=estimate, counts=counts)
 
 
+def _nearest(curves: Sequence[Curve]) -> float | None:
+    """The area at which these are compared: of those that all of them have, the nearest to the one fixed beforehand."""
+    common = set.intersection(*(set(curve.x) for curve in curves)) if curves else set()
+    return min(common, key=lambda x: (abs(x - _COMPARED), x), default=None)
+
+
 def _sentence(curves: tuple[Curve, ...]) -> str:
     sentences = []
     for curve in curves:
         if not curve.group.is_ours:
             continue
         baselines = baselines_of(curve.group, curves)
-        common = [x for x in curve.x if all(x in baseline.x for baseline in baselines)]
-        area = min(common or curve.x, key=lambda x: abs(x - _COMPARED))
+        common = _nearest((curve, *baselines))
+        area = min(curve.x, key=lambda x: abs(x - _COMPARED)) if common is None else common
         reached = percent_phrase(curve.estimate, curve.x.index(area))
         begin = f"With about {area:.0f} % of the area observed {curve.group.name} has accuracy {reached}"
-        if not baselines or not common:
+        if not baselines or common is None:
             sentences.append(f"{begin}; there is no baseline to compare with.")
             continue
         best = max(baselines, key=lambda baseline: float(baseline.estimate.value[baseline.x.index(area)]))

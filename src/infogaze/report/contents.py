@@ -26,38 +26,41 @@ from infogaze.report.travelled import by_travelled_time
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A numbered figure of every chapter."""
+    """A figure of every chapter."""
 
     number: int
+    """Of its files, which it puts in order. On a page, where some may be left out, figures have no numbers."""
     name: str
     """Of its files."""
     title: str
+    paper: str
+    """Which figures of the paper it can be laid beside, if any."""
     draw: Callable[[Chapter], Drawn]
 
 
 ENTRIES = tuple(
-    Entry(number=number, name=name, title=title, draw=draw)
-    for number, (name, title, draw) in enumerate(
+    Entry(number=number, name=name, title=title, paper=paper, draw=draw)
+    for number, (name, title, paper, draw) in enumerate(
         (
-            ("accuracy", "Accuracy by look", by_look),
-            ("judged", "The policies judged by one CNN", by_common_judge),
-            ("flows", "Flows against a Gaussian posterior", by_flows),
-            ("rollouts", "Rollouts", rollouts),
-            ("area", "Accuracy against the area observed", by_area),
-            ("entropy", "Entropy of the class distribution by look", entropy_by_look),
-            ("many-looks", "Many more looks than trained for", by_many_looks),
-            ("latents", "What is imagined, with and without flows", by_latents),
-            ("attention", "With and without self-attention", by_attention),
-            ("confusion", "Confusion", by_confusion),
-            ("one-scene", "One scene seen by every method", one_scene),
-            ("places", "Where each policy looks", by_places),
-            ("calibration", "Calibration by look", by_calibration),
-            ("gain-calibration", "Gain calibration: expected against realised gain", by_gain_calibration),
-            ("sample-counts", "What the number of imagined scenes buys", by_sample_counts),
-            ("corruptions", "Robustness to corruptions", by_corruption),
-            ("coherence", "What the imagined gain is made of", by_coherence),
-            ("early-stopping", "Stopping early, with a guarantee", by_early_stopping),
-            ("travel", "Accuracy against time with a sensor that travels", by_travelled_time),
+            ("accuracy", "Accuracy by look", "2a to 2e, 9b", by_look),
+            ("judged", "The policies judged by one CNN", "3", by_common_judge),
+            ("flows", "Flows against a Gaussian posterior", "2f", by_flows),
+            ("rollouts", "Rollouts", "4, 11 to 13", rollouts),
+            ("area", "Accuracy against the area observed", "5", by_area),
+            ("entropy", "Entropy of the class distribution by look", "6", entropy_by_look),
+            ("many-looks", "Many more looks than trained for", "7", by_many_looks),
+            ("latents", "What is imagined, with and without flows", "8", by_latents),
+            ("attention", "With and without self-attention", "9a", by_attention),
+            ("confusion", "Confusion", "10", by_confusion),
+            ("one-scene", "One scene seen by every method", "14 to 16", one_scene),
+            ("places", "Where each policy looks", "", by_places),
+            ("calibration", "Calibration by look", "", by_calibration),
+            ("gain-calibration", "Gain calibration: expected against realised gain", "", by_gain_calibration),
+            ("sample-counts", "What the number of imagined scenes buys", "", by_sample_counts),
+            ("corruptions", "Robustness to corruptions", "", by_corruption),
+            ("coherence", "What the imagined gain is made of", "", by_coherence),
+            ("early-stopping", "Stopping early, with a guarantee", "", by_early_stopping),
+            ("travel", "Accuracy against time with a sensor that travels", "", by_travelled_time),
         ),
         start=1,
     )

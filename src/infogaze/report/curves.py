@@ -50,6 +50,8 @@ class Panel:
     scale: float = 1.0
     """From the numbers to the axis: 100 for shares shown in %."""
     title: str = ""
+    read_at: float | None = None
+    """Where the values beside the names are read, if the curves do not all end at the same place."""
     log_x: bool = False
     log_y: bool = False
 
@@ -90,7 +92,8 @@ def interval_note(curves: Sequence[Curve]) -> str:
             how_many = f"the {estimate.unit} at each point" if curve.counts else f"{estimate.n} {estimate.unit}"
             kind = f"1 seed, 95 % interval over {how_many}"
         elif estimate.n > 1:
-            kind = f"mean of {estimate.n} seeds, 95 % interval over seeds"
+            by_chance = ", which of two is wide or narrow by chance" if estimate.n == 2 else ""
+            kind = f"mean of {estimate.n} seeds, 95 % interval over seeds{by_chance}"
         else:
             kind = "1 seed, no interval"
         kinds.setdefault(kind, []).append(curve.group.name)

@@ -46,6 +46,8 @@ def by_latents(chapter: Chapter) -> Drawn:
     projected = {method: [_projected(z) for z in run.read(Latents).z] for method, run in runs.items()}
     spreads = {method: _spread(run.read(Latents).z) for method, run in runs.items()}
     scene = int(first.scene)
+    image = _image(runs, scene)
+    glimpses = "" if image is None else "; those so far are drawn on top"
     changes = " and ".join(
         f"{float(spreads[method][0]):.2f} to {float(spreads[method][-1]):.2f} {kinds[method]}"
         for method in reversed(runs)
@@ -54,12 +56,12 @@ def by_latents(chapter: Chapter) -> Drawn:
     table = [(kinds[method], *(f"{float(value):.3f}" for value in values)) for method, values in spreads.items()]
     return (
         Drawing(
-            figure=_figure(chapter, runs, projected, scene=scene),
+            figure=_figure(chapter, runs, projected, image=image),
             sentence=f"On test scene {scene}, from the first to the last look the spread of what is imagined (standard deviation of z, "
             f"mean over its dimensions) goes from {changes}.",
             alt_text=f"t-SNE of samples of z for one scene of {chapter.data}, a column a look, without flows above and with flows below",
             note="Each panel is a projection of its own. Several islands mean that several quite different scenes are held possible; "
-            "distances and axes of t-SNE mean nothing. On top are the glimpses so far, at random places: the same for both. Fixed seed.",
+            f"distances and axes of t-SNE mean nothing. Both took in the same glimpses, at random places{glimpses}. Fixed seed.",
             numbers=_rows(groups, projected, scene),
             table=(head, *table),
         ),
@@ -101,8 +103,14 @@ def _rows(groups: Sequence[Group], projected: dict[str, list[np.ndarray]], scene
     return tuple(rows)
 
 
-def _figure(chapter: Chapter, runs: dict[str, Run], projected: dict[str, list[np.ndarray]], *, scene: int) -> Figure:
-    image, latents = _image(runs, scene), next(iter(runs.values())).read(Latents)
+def _figure(
+    chapter: Chapter,
+    runs: dict[str, Run],
+    projected: dict[str, list[np.ndarray]],
+    *,
+    image: UInt8[Tensor, "C H W"] | None,
+) -> Figure:
+    latents = next(iter(runs.values())).read(Latents)
     columns = shown_looks(chapter.num_looks)
     cell = (WIDTH - 0.2) / (len(columns) + 1)
     head = 0 if image is None else 1

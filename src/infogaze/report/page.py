@@ -27,10 +27,12 @@ code { font-size: .92em; } @media print { figure { break-inside: avoid; } }
 
 _BOOK_STYLE = """
 h2 { font-size: 1.55rem; margin-top: 3.2rem; } h3 { font-size: 1.12rem; margin: 2.4rem 0 .4rem; break-after: avoid; }
-nav ol { columns: 2 22rem; margin: .2rem 0 1rem; padding-left: 1.8rem; } nav p { margin: .6rem 0 0; font-weight: 600; }
+nav ul { columns: 2 22rem; margin: .2rem 0 1rem; padding: 0; list-style: none; } nav p { margin: .6rem 0 0; font-weight: 600; }
 .sentence { font-weight: 600; break-after: avoid; } .note { font-size: .88rem; color: var(--quiet); margin: .3rem 0 .4rem; }
 summary { cursor: pointer; font-size: .88rem; } details { margin: .2rem 0 1.2rem; }
-.left td, .left th { text-align: left; white-space: normal; }
+.left td, .left th { text-align: left; white-space: normal; } .words { margin: 1.2rem 0; }
+.words td:nth-child(2), .words th:nth-child(2) { text-align: left; white-space: normal; min-width: 16rem; }
+.of { font-weight: 400; font-size: .88rem; color: var(--quiet); }
 @media print {
   :root { --ink: #000; --quiet: #444; --paper: #fff; --edge: #ccc; --link: #000; }
   body { max-width: none; padding: 0; font-size: 10.5pt; } p { max-width: none; } details, .files { display: none; }
@@ -76,10 +78,12 @@ class Plate:
 
 @dataclass(frozen=True)
 class Heading:
-    """A numbered heading and the figures under it."""
+    """A heading and the figures under it."""
 
     title: str
     anchor: str
+    paper: str
+    """The figures of the paper that they can be laid beside."""
     plates: tuple[Plate, ...]
 
 
@@ -89,6 +93,8 @@ class Part:
 
     title: str
     opening: str
+    methods: Rows
+    """What each method is, and how far it comes."""
     headings: tuple[Heading, ...]
     missing: Rows
     """What was left out, why, and which command would produce it."""
@@ -136,9 +142,8 @@ def _image(picture: Picture) -> str:
 
 
 def _contents(part: Part) -> str:
-    # A figure keeps its number where another is left out, so the numbers are part of the titles and not of the list.
     lines = "".join(f'<li><a href="#{heading.anchor}">{_text(heading.title)}</a></li>' for heading in part.headings)
-    return f'<p>{_text(part.title)}</p><ol style="list-style: none; padding-left: 0">{lines}</ol>'
+    return f"<p>{_text(part.title)}</p><ul>{lines}</ul>"
 
 
 def _part(part: Part) -> str:
@@ -147,14 +152,16 @@ def _part(part: Part) -> str:
     if len(part.missing) > 1:
         missing = f"<h3>Left out</h3>{_table(part.missing, 'left')}"
     return (
-        f"<section><h2>{_text(part.title)}</h2><p>{_text(part.opening)}</p>\n{headings}\n{missing}"
+        f"<section><h2>{_text(part.title)}</h2><p>{_text(part.opening)}</p>\n{_table(part.methods, 'words')}\n{headings}\n{missing}"
         f"<h3>Where these numbers come from</h3>{_table(part.provenance, 'left')}</section>"
     )
 
 
 def _heading(heading: Heading) -> str:
     plates = "\n".join(_plate(plate) for plate in heading.plates)
-    return f'<section id="{heading.anchor}"><h3>{_text(heading.title)}</h3>{plates}</section>'
+    several = "s" if "," in heading.paper or " to " in heading.paper else ""
+    beside = f' <span class="of">the paper\'s figure{several} {_text(heading.paper)}</span>' if heading.paper else ""
+    return f'<section id="{heading.anchor}"><h3>{_text(heading.title)}{beside}</h3>{plates}</section>'
 
 
 def _plate(plate: Plate) -> str:

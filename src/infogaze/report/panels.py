@@ -34,7 +34,10 @@ _ALONG: dict[_Side, float] = {"right": 1.0, "left": 0.0, "center": 0.5}  # where
 
 
 def curve_figure(title: str, panels: Sequence[Panel], *, foot: str, columns: int = 2) -> Figure:
-    """The panels in rows. Up to two have the names at the ends of their curves; more of them, or too many curves, share one legend."""
+    """The panels in rows. Up to two have the names at the ends of their curves; more of them, or too many curves, share one legend.
+
+    Curves that end at different places cannot be compared there: a legend has their values at one place.
+    """
     columns = min(columns, len(panels))
     rows = math.ceil(len(panels) / columns)
     width, height = (6.6 if len(panels) == 1 else WIDTH), (4.2 if rows == 1 else 2.55 * rows + 0.8)
@@ -47,6 +50,12 @@ def curve_figure(title: str, panels: Sequence[Panel], *, foot: str, columns: int
         if len(panels) <= 2 and all(_fit(panel, room) for panel in panels):
             for axes, panel in zip(cells, panels, strict=True):
                 label_ends(axes, panel, room)
+        elif len(panels) == 1 and panels[0].read_at is not None:
+            cells[0].axvline(panels[0].read_at, color=_SOFT, linewidth=0.8, linestyle=":", zorder=1)
+            handles, names = _read_off(panels[0], panels[0].read_at)
+            figure.legend(
+                handles, names, title="at the dotted line", loc="outside right center", alignment="left", frameon=False, handlelength=3
+            )  # fmt: skip
         elif len(panels) < rows * columns:
             free = figure.add_subplot(rows, columns, rows * columns)
             free.axis("off")
@@ -121,7 +130,9 @@ def _broken(name: str) -> str:
 
 
 def _fit(panel: Panel, inches: float) -> bool:
-    """Whether the names of all curves can stand at their ends."""
+    """Whether the names of all curves can stand at their ends, in the order of what they reach."""
+    if len({curve.x[-1] for curve in panel.curves}) > 1:
+        return False
     return _LINE * sum(_broken(curve.group.name).count("\n") + 1 for curve in panel.curves) <= inches
 
 
@@ -142,6 +153,20 @@ def legend_handles(panels: Sequence[Panel]) -> list[Line2D]:
         for level in _near(panel):
             found.setdefault(level.name, _handle(level.name, level.style, level.style.colour))
     return list(found.values())
+
+
+def _read_off(panel: Panel, x: float) -> tuple[list[Line2D], list[str]]:
+    """A legend's lines and words: each curve with its value at this place, the highest first; last those that are not measured there."""
+    values = {
+        curve.group.name: panel.scale * float(curve.estimate.value[curve.x.index(x)])
+        for curve in panel.curves
+        if x in curve.x
+    }
+    ordered = sorted(panel.curves, key=lambda curve: -values.get(curve.group.name, -math.inf))
+    handles = [_handle(curve.group.name, line_style(curve.group.method), _face(curve, panel)) for curve in ordered]
+    names = [curve.group.name for curve in ordered]
+    digits = 1 if panel.scale == 100 else 2
+    return handles, [_broken(f"{values[name]:.{digits}f} {name}" if name in values else name) for name in names]
 
 
 def _handle(name: str, style: LineStyle, face: str) -> Line2D:

@@ -7,13 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from infogaze.evaluation.comparing import describe_recipe
+from infogaze.evaluation.estimates import accuracy_over_runs
 from infogaze.files import make_folder, write_whole
+from infogaze.methods.registry import METHODS
 from infogaze.plots.style import inline, png, svg
 from infogaze.report.contents import ENTRIES, Entry
 from infogaze.report.drawing import Cell, Drawing, Missing, Rows, csv_bytes
-from infogaze.report.gather import Chapter
+from infogaze.report.gather import Chapter, Group
 from infogaze.report.page import Heading, Part, Picture, Plate, book
-from infogaze.report.words import join_names
+from infogaze.report.words import join_names, looks_phrase, percent_phrase, reported_looks
 
 _DPI = 130
 _KINDS = ("png", "svg", "csv")
@@ -25,13 +27,18 @@ def write_report(out: Path, chapters: tuple[Chapter, ...], on_figure: Callable[[
     parts = tuple(_part(out, chapter, on_figure, dpi=dpi) for chapter in chapters)
     runs = [run for chapter in chapters for group in chapter.groups for run in group.runs]
     methods = {group.method for chapter in chapters for group in chapter.groups}
+    of_methods = f"{len(methods)} method{'s' if len(methods) > 1 else ''}"
+    data = join_names([chapter.data for chapter in chapters])
     opening = (
-        f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {len(methods)} method{'s' if len(methods) > 1 else ''} on "
-        f"{join_names([chapter.data for chapter in chapters])}. Look t counts from 0: after look t=1 there were two. Each curve is a "
-        "mean over seeds in a band that is its 95 % interval; with one seed the interval is over scenes. Sentences are computed "
-        "from the numbers."
+        "Each scene is seen through a small window, one look at a time, and classified after every look. "
+        f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {of_methods} on {data}. Look t counts from 0: after "
+        "look t=1 there were two. Each curve is a mean over seeds in a band that is its 95 % interval; with one seed the interval is "
+        f"over scenes.{_two_seeds(chapters)} Sentences are computed from the numbers."
     )
-    write_whole(out / "index.html", book("What was measured", opening, parts).encode())
+    write_whole(
+        out / "index.html",
+        book(f"How well {of_methods} look{'' if len(methods) > 1 else 's'}: {data}", opening, parts).encode(),
+    )
 
 
 def _part(out: Path, chapter: Chapter, on_figure: Callable[[], None], *, dpi: int) -> Part:
@@ -42,27 +49,24 @@ def _part(out: Path, chapter: Chapter, on_figure: Callable[[], None], *, dpi: in
         stem = _stem(chapter, entry)
         written: set[str] = set()
         if isinstance(drawn, Missing):
-            missing.append((_title(entry), drawn.why, drawn.remedy))
+            missing.append((entry.title, drawn.why, drawn.remedy))
         else:
             plates = []
             for index, drawing in enumerate(drawn, start=1):
                 name = stem if len(drawn) == 1 else f"{stem}-{index}"
                 written.add(name)
                 plates.append(_plate(out, name, drawing, dpi=dpi))
-            headings.append(Heading(_title(entry), stem, tuple(plates)))
+            headings.append(Heading(entry.title, stem, entry.paper, tuple(plates)))
         _remove_older(out / "figures", stem, written)
         on_figure()
     return Part(
         title=chapter.data,
         opening=_opening(chapter),
+        methods=_methods(chapter),
         headings=tuple(headings),
         missing=tuple(missing),
         provenance=_provenance(chapter),
     )
-
-
-def _title(entry: Entry) -> str:
-    return f"{entry.number}. {entry.title}"
 
 
 def _stem(chapter: Chapter, entry: Entry) -> str:
@@ -101,6 +105,35 @@ def _opening(chapter: Chapter) -> str:
         f"{chapter.about.scenes} test scenes of {grid.height}x{grid.width} pixels in {len(chapter.classes)} classes; {chapter.num_looks} "
         f"looks of {grid.glimpse_size}x{grid.glimpse_size} pixels show at most {most:.4g} % of the area. The first looks are the same for "
         f"all methods.{_preset(chapter)}{_brought_to_size(chapter)}{_flip_tta(chapter)}"
+    )
+
+
+def _methods(chapter: Chapter) -> Rows:
+    """What each method is in a line, and its accuracy at the reported looks."""
+    looks = reported_looks(chapter.num_looks)
+    rows: list[tuple[Cell, ...]] = [
+        ("method", "what it is", *(f"accuracy after {looks_phrase(look)}" for look in looks), "seeds")
+    ]
+    for group in chapter.groups:
+        what = METHODS[group.method].summary if group.method in METHODS else "not one of the package"
+        rows.append((group.name, what, *_reached(group, looks), len(group.runs)))
+    return tuple(rows)
+
+
+def _reached(group: Group, looks: tuple[int, ...]) -> tuple[str, ...]:
+    accuracy = accuracy_over_runs([run.summary.correct for run in group.runs])
+    if group.runs[0].about.whole:  # it has one look, at everything
+        return (*[""] * (len(looks) - 1), percent_phrase(accuracy, -1))
+    return tuple(percent_phrase(accuracy, look) for look in looks)
+
+
+def _two_seeds(chapters: tuple[Chapter, ...]) -> str:
+    """Why intervals of two seeds are so unlike each other, in a sentence; empty where no method has two."""
+    if all(len(group.runs) != 2 for chapter in chapters for group in chapter.groups):
+        return ""
+    return (
+        " Two seeds say little of their spread: Student's interval is then 12.7 standard errors to either side, narrow where the two "
+        "happen to agree and very wide where they do not. Give a third seed before you trust it."
     )
 
 
