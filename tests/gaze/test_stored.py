@@ -34,7 +34,9 @@ from infogaze import (
     LowEntropy,
     RandomPolicy,
     RasterPolicy,
+    Stage,
     StopRule,
+    Travel,
     load,
     save,
 )
@@ -458,3 +460,63 @@ def test_a_place_that_failed_stays_out_after_the_pause() -> None:
     while not again.done:
         assert not torch.equal(again.next_location(), asked)
         take_look(again, look)
+
+
+def _slow(here: Tensor, there: Tensor) -> Tensor:
+    return (there - here).abs().sum(-1)
+
+
+WAYS: dict[str, Any] = {
+    "a stage": Stage(speed=(2.0, 5.0), settle=0.3),
+    "no way": Stage(),
+    "a matrix": torch.arange(float(CONFIG.grid.num_locations)).repeat(CONFIG.grid.num_locations, 1) / 10,
+    "a function": _slow,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_episode_whose_looks_take_time_goes_on_with_its_clock(way: str) -> None:
+    agent, sensor = tiny_agent(), ImageSensor(scenes(2), SIDE)
+    travel = Travel(way=WAYS[way], exposure=0.5, start=(4.0, 2.0))
+    whole = agent.episode(2, 5, travel=travel, seconds=60.0)
+    parts = agent.episode(2, 5, travel=travel, seconds=60.0)
+    again = {"travel": travel} if way == "a function" else {}
+    while not whole.done:
+        for episode in (whole, parts):
+            episode.observe(sensor.look(episode.next_location()))
+        parts = agent.resume(parts.state(), **again)
+    assert parts.ended_by == whole.ended_by
+    assert len(parts.history) == len(whole.history) > 2
+    assert parts.seconds_spent is not None
+    assert whole.seconds_spent is not None
+    assert torch.equal(parts.seconds_spent, whole.seconds_spent)
+    for one, other in zip(parts.history, whole.history, strict=True):
+        assert torch.equal(one.location, other.location)
+        assert one.seconds is not None
+        assert other.seconds is not None
+        assert torch.equal(one.seconds, other.seconds)
+
+
+def test_a_way_that_is_a_function_is_given_again_and_no_other_way_is() -> None:
+    agent = tiny_agent()
+    of_function = agent.episode(travel=Travel(way=_slow, exposure=0.5)).state()
+    with pytest.raises(InfogazeError, match="give it again, travel="):
+        agent.resume(of_function)
+    with pytest.raises(InfogazeError, match="its travel was another: exposure 0.5"):
+        agent.resume(of_function, travel=Travel(way=_slow, exposure=0.25))
+    for state in (agent.episode().state(), agent.episode(travel=Travel(way=Stage(speed=3.0))).state()):
+        with pytest.raises(InfogazeError, match="no travel is to be given"):
+            agent.resume(state, travel=Travel())
+
+
+def test_a_look_that_failed_took_its_time_and_its_way() -> None:
+    agent = tiny_agent()
+    episode = agent.episode(2, travel=Travel(way=Stage(speed=2.0), exposure=0.5))
+    first = episode.next_location()
+    episode.skip([True, False])
+    assert episode.seconds_spent is not None
+    assert episode.seconds_spent.tolist() == [0.5, 0.0]
+    second = episode.next_location()
+    episode.observe(ImageSensor(scenes(2), SIDE).look(second))
+    way = float((second[0] - first[0]).abs().max()) / 2
+    assert episode.seconds_spent.tolist() == [pytest.approx(1.0 + way), 0.5]

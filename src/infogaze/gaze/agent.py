@@ -255,16 +255,17 @@ class Agent:
         *,
         policy: Policy | None = None,
         stop: StopRule | None = None,
+        travel: Travel | None = None,
     ) -> Episode:
         """The episode that `Episode.save` wrote to a file, or whose `state()` these bytes are, where it was: its next looks and what it
         says of them are those it would have had.
 
-        For the agent that began it, in any process; episodes of another model and damaged ones are refused. A policy or a stop rule of
-        one's own, which cannot be stored, is given again.
+        For the agent that began it, in any process; episodes of another model and damaged ones are refused. A policy, a stop rule or a
+        function of the way of one's own, which cannot be stored, is given again.
         """
         from infogaze.gaze.stored import resumed
 
-        return resumed(self, state, policy=policy, stop=stop)
+        return resumed(self, state, policy=policy, stop=stop, travel=travel)
 
     def classify(
         self,

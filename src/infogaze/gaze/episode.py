@@ -227,7 +227,8 @@ class Episode:
     def skip(self, scenes: Bool[Tensor, " B"] | Sequence[bool] | None = None) -> None:
         """Say that the looks at `next_location()` failed, of all scenes or of these: nothing is learned, and no look is counted.
 
-        Their places are not candidates any more, and `next_location()` gives them others; the other scenes keep theirs.
+        Their places are not candidates any more, and `next_location()` gives them others; the other scenes keep theirs. Where looks take
+        time, the sensor was there and its time is spent.
         """
         if self.done:
             raise RuntimeError(f"the episode is done after {len(self.history)} looks; begin another")
@@ -235,6 +236,8 @@ class Episode:
             raise RuntimeError("skip() needs a look that failed: call next_location() first")
         failed = FailedLooks(self._asked, scenes_of(scenes, self.running))
         self._candidates = self._candidates & ~failed.places(self._model.grid, self._candidates)
+        if self._clock is not None:
+            self._clock.advance(self._asked.location, failed.scenes)
         self._failed, self._next, self._asked, self._over = failed, None, None, None
 
     @torch.no_grad()

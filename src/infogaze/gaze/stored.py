@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import struct
 from collections.abc import Callable, Mapping
@@ -29,6 +30,7 @@ from infogaze.gaze.episode import Episode, Look
 from infogaze.gaze.failed import FailedLooks
 from infogaze.gaze.policies import Choice, GainPolicy, Policy, RandomPolicy, RasterPolicy
 from infogaze.gaze.stopping import CalibratedStop, Confident, LittleToGain, LowEntropy, StopRule
+from infogaze.gaze.travel import Clock, Stage, Travel
 from infogaze.nn.belief import Belief
 from infogaze.nn.model import GlimpseClassifier
 from infogaze.nn.typicality import Typicality
@@ -60,6 +62,20 @@ class Chooser:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Timing:
+    """How long looks take."""
+
+    seconds: float | None
+    """The most that all may take."""
+    exposure: float
+    start: tuple[float, float] | None
+    weighed: bool
+    stage: tuple[float | None, float | None, float] | None
+    """Speed of the rows and of the columns, None where no way takes time, and the time to settle; None for a matrix, which is a tensor, and
+    for a function."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Description:
     """What an episode holds beside its tensors."""
 
@@ -76,6 +92,8 @@ class Description:
     """Whether a location was handed out that was not looked at yet."""
     next_has_map: bool
     failed_has_map: bool
+    timing: Timing | None
+    """None where it is not known how long looks take."""
 
 
 def state_of(episode: Episode) -> bytes:
@@ -99,6 +117,12 @@ def state_of(episode: Episode) -> bytes:
         tensors |= {**_of_choice("failed", failed.asked), "failed.scenes": failed.scenes}
     for number, look in enumerate(episode.history):
         tensors |= {f"look {number} {name}": getattr(look, name) for name in _OF_A_LOOK}
+        if look.seconds is not None:
+            tensors[f"look {number} seconds"] = look.seconds
+    if episode._clock is not None:
+        tensors |= {"clock.spent": episode._clock.spent, "clock.here": episode._clock.here}
+        if isinstance(episode._clock.travel.way, Tensor):
+            tensors["clock.way"] = episode._clock.travel.way
     description = Description(
         format=FORMAT,
         model=episode._digest,
@@ -110,6 +134,7 @@ def state_of(episode: Episode) -> bytes:
         asked=episode._asked is not None,
         next_has_map=episode._next is not None and episode._next.has_map,
         failed_has_map=failed is not None and failed.asked.has_map,
+        timing=None if episode._clock is None else _timing(episode._clock),
     )
     # Tensors that share memory are not stored by safetensors.
     tensors = {
@@ -126,6 +151,7 @@ def resumed(
     *,
     policy: Policy | None = None,
     stop: StopRule | None = None,
+    travel: Travel | None = None,
 ) -> Episode:
     """The episode of these bytes or this file, going on where it was."""
     name, data = ("the state", state) if isinstance(state, bytes) else (str(Path(state)), read_whole(Path(state)))
@@ -138,7 +164,16 @@ def resumed(
         raise StateError(f"{name}: an episode of another model; the agent that began it is needed")
     tensors = {key: value.to(model.device) for key, value in tensors.items()}
     seeds = tensors["seeds"]
-    episode = agent.episode(len(seeds), seeds, budget=description.budget)
+    timing = description.timing
+    episode = agent.episode(
+        len(seeds),
+        seeds,
+        budget=description.budget,
+        travel=_travel(timing, tensors.get("clock.way"), travel, name=name),
+        seconds=None if timing is None else timing.seconds,
+    )
+    if episode._clock is not None:
+        episode._clock.set(spent=tensors["clock.spent"], here=tensors["clock.here"])
     offers = (policy, agent.policy)
     episode._policy = _resolved(description.policy, offers, name=name, what="policy")
     own = description.first_policy == description.policy
@@ -160,9 +195,48 @@ def resumed(
     failed = _choice("failed", tensors, description.failed_has_map)
     episode._failed = None if failed is None else FailedLooks(failed, tensors["failed.scenes"])
     episode.history = [
-        Look(**{part: tensors[f"look {number} {part}"] for part in _OF_A_LOOK}) for number in range(description.looks)
+        Look(
+            **{part: tensors[f"look {number} {part}"] for part in _OF_A_LOOK},
+            seconds=tensors.get(f"look {number} seconds"),
+        )
+        for number in range(description.looks)
     ]
     return episode
+
+
+def _timing(clock: Clock) -> Timing:
+    travel = clock.travel
+    stage = None
+    if isinstance(travel.way, Stage):
+        rows, cols = (None if speed == math.inf else speed for speed in travel.way.axes)
+        stage = (rows, cols, travel.way.settle)
+    return Timing(
+        seconds=clock.seconds, exposure=travel.exposure, start=travel.start, weighed=travel.weighed, stage=stage
+    )
+
+
+def _travel(timing: Timing | None, way: Tensor | None, given: Travel | None, *, name: str) -> Travel | None:
+    """How long looks took: stored, or given again where a function says it."""
+    known = timing is None or timing.stage is not None or way is not None
+    if known and given is not None:
+        raise StateError(f"{name}: the episode knows how long its looks take, so no travel is to be given")
+    if timing is None:
+        return None
+    if timing.stage is not None:
+        *speeds, settle = timing.stage
+        speed = tuple(math.inf if value is None else value for value in speeds)
+        return Travel(
+            way=Stage(speed=speed, settle=settle), exposure=timing.exposure, start=timing.start, weighed=timing.weighed
+        )  # fmt: skip
+    if way is not None:
+        return Travel(way=way, exposure=timing.exposure, start=timing.start, weighed=timing.weighed)
+    if given is None:
+        raise StateError(
+            f"{name}: a function says how long its ways take, which cannot be stored; give it again, travel=..."
+        )
+    if (given.exposure, given.start, given.weighed) != (timing.exposure, timing.start, timing.weighed):
+        raise StateError(f"{name}: its travel was another: exposure {timing.exposure:g}, start {timing.start}")
+    return given
 
 
 def _of_belief(name: str, belief: Belief) -> dict[str, Tensor]:

@@ -36,20 +36,21 @@ class Stage:
     """Seconds until it stands still after any move."""
 
     def __post_init__(self) -> None:
-        if len(self._axes) != 2 or not all(value > 0.0 for value in self._axes):
+        if len(self.axes) != 2 or not all(value > 0.0 for value in self.axes):
             raise InfogazeError(f"speed is {self.speed}; one number above 0, or one of the rows and one of the columns")
         if not 0.0 <= self.settle < math.inf:
             raise InfogazeError(f"settle is {self.settle}; it must be at least 0 seconds")
 
     @property
-    def _axes(self) -> tuple[float, ...]:
+    def axes(self) -> tuple[float, ...]:
+        """The speeds of the rows and of the columns."""
         return self.speed if isinstance(self.speed, tuple) else (self.speed, self.speed)
 
     def __call__(self, here: Float64[Tensor, "B 1 2"], there: Float64[Tensor, "B N 2"]) -> Float64[Tensor, "B N"]:
         """The seconds of the slower axis, and the time to settle where there is a move at all."""
         distance = (there - here).abs()
         moving = (distance > 0).any(-1)
-        return (distance / distance.new_tensor(self._axes)).amax(-1) + self.settle * moving.double()
+        return (distance / distance.new_tensor(self.axes)).amax(-1) + self.settle * moving.double()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,6 +119,10 @@ class Clock:
         """Where the sensor points, row and column; NaN before the first look where it may begin anywhere."""
         self._grid = grid
         self._needed: Tensor | None = None
+
+    def set(self, *, spent: Float64[Tensor, " B"], here: Float64[Tensor, "B 2"]) -> None:
+        """Go on from another state: so much time spent, and the sensor there."""
+        self.spent, self.here, self._needed = spent, here, None
 
     @property
     def needed(self) -> Float64[Tensor, "B L"]:
