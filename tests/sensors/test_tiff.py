@@ -176,12 +176,21 @@ def test_white_may_be_below_the_largest_value_and_may_be_zero(tmp_path: Path) ->
         assert not sensor.look([[0, 24]]).any(), "what is outside is black in negatives too"
 
 
+@pytest.mark.parametrize("compression", ["packbits", "tiff_adobe_deflate"])
+def test_what_other_programs_compress_is_read(compression: str, tmp_path: Path) -> None:
+    pixels = noise(100, 80, 3)
+    Image.fromarray(pixels).save(tmp_path / "a.tif", compression=compression)
+    with TiffSensor(tmp_path / "a.tif", GRID, scale=1.0, top=61, left=40) as sensor:
+        np.testing.assert_allclose(sensor.look([[0, 0]])[0], pixels[61:69, 40:48].transpose(2, 0, 1) / 255, atol=1e-6)
+
+
 @pytest.mark.parametrize("mode", ["RGB", "L", "YCbCr"])
 def test_jpeg_is_read_as_pillow_reads_it(mode: str, tmp_path: Path) -> None:
     smooth = np.asarray(Image.fromarray(noise(10, 8, 3)).resize((80, 100), Image.Resampling.BICUBIC))
     image = Image.fromarray(smooth).convert(mode)
     image.save(tmp_path / "a.tif", compression="jpeg", quality=90)
-    expected = np.asarray(Image.open(tmp_path / "a.tif").convert("L" if mode == "L" else "RGB")) / 255
+    with Image.open(tmp_path / "a.tif") as written:
+        expected = np.asarray(written.convert("L" if mode == "L" else "RGB")) / 255
     with TiffSensor(tmp_path / "a.tif", GRID, scale=1.0, top=61, left=40) as sensor:
         seen = sensor.look([[0, 0]])[0].numpy()
         assert sensor.bytes_read < (tmp_path / "a.tif").stat().st_size
@@ -278,8 +287,8 @@ def test_a_strip_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypat
         assert sensor.look([[0, 0]]).shape == (1, 1, 8, 8)
 
 
-def test_a_compression_that_needs_more_is_refused_by_name(tmp_path: Path) -> None:
-    # A plain file whose header says that it holds JPEG 2000, tag 259.
+def test_a_compression_that_needs_more_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A plain file whose header says, in tag 259, that it holds what no one knows to unpack, as JPEG 2000 without imagecodecs.
     buffer = io.BytesIO()
     tifffile.imwrite(buffer, noise(64, 64), tile=(16, 16))
     buffer.seek(0)
@@ -288,6 +297,8 @@ def test_a_compression_that_needs_more_is_refused_by_name(tmp_path: Path) -> Non
     data = bytearray(buffer.getvalue())
     data[offset : offset + 2] = (34712).to_bytes(2, "little")
     (tmp_path / "a.tif").write_bytes(data)
+    known = {number: None for number in tifffile.TIFF.DECOMPRESSORS if number != 34712}
+    monkeypatch.setattr(tifffile.TIFF, "DECOMPRESSORS", known)
     with pytest.raises(InfogazeError, match="JPEG2000.*imagecodecs"):
         TiffSensor(tmp_path / "a.tif", GRID)
 
