@@ -270,6 +270,33 @@ def test_a_look_that_fails_is_tried_again_and_then_its_place_is_given_up(error: 
     assert int(episode.candidates.sum()) == PLACES - AGENT.num_looks - 1
 
 
+def test_the_scenes_of_a_batch_that_failed_are_tried_again() -> None:
+    images, calls = scenes(3), []
+
+    def unsteady(where: Tensor) -> Seen:
+        """The second scene fails twice of three times, the third always; the first is seen where it says."""
+        calls.append(where)
+        failed = torch.tensor([False, len(calls) % 3 != 0, True])
+        glimpse = extract(images, where, SIDE)
+        glimpse[failed] = 7
+        glimpse[0] += len(calls) % 3 != 1
+        return Seen(glimpse, where + 0.0, failed)
+
+    seen = Retrying(unsteady).look(torch.tensor([[0, 0], [2, 2], [4, 4]]))
+    assert isinstance(seen, Seen)
+    assert torch.as_tensor(seen.failed).tolist() == [False, False, True]
+    expected = extract(images, torch.tensor([[0, 0], [2, 2], [4, 4]]), SIDE)
+    assert torch.equal(torch.as_tensor(seen.glimpse)[:2], expected[:2]), (
+        "each from the attempt in which it did not fail"
+    )
+    assert len(calls) == 3
+    seen = Retrying(unsteady, attempts=2).look(torch.tensor([[0, 0], [2, 2], [4, 4]]))
+    assert isinstance(seen, Seen)
+    assert torch.as_tensor(seen.failed).tolist() == [False, True, True]
+    episode = AGENT.run(Retrying(unsteady), batch=3)
+    assert episode.ended_by == ("budget", "budget", "no location left")
+
+
 def test_a_mistake_in_a_sensor_ends_the_episode() -> None:
     with pytest.raises(ZeroDivisionError):
         AGENT.run(Retrying(Flaky(1, ZeroDivisionError())))

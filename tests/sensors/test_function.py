@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from infogaze import CallableSensor, ImageSensor, InfogazeError, LookFailed, Scale, Seen
+from infogaze import CallableSensor, ImageSensor, InfogazeError, LookFailed, Retrying, Scale, Seen
 from tests.support.tiny import CONFIG, scenes, tiny_agent
 
 AGENT = tiny_agent()
@@ -77,6 +77,26 @@ def test_scenes_side_by_side_have_a_callable_each_and_fail_each_for_itself() -> 
         assert torch.equal(episode.probabilities[scene], plain.probabilities[scene])
     with pytest.raises(LookFailed):
         CallableSensor(over(1), SIDE).look([[0, 0]])
+
+
+def test_no_place_is_photographed_twice_for_a_failure_beside_it() -> None:
+    taken: list[tuple[int, float, float]] = []
+
+    def over(scene: int) -> Any:
+        def snap(row: float, col: float) -> np.ndarray:
+            taken.append((scene, row, col))
+            if scene == 1 and len(taken) % 3:
+                raise LookFailed
+            return crop(row, col)
+
+        return snap
+
+    episode = AGENT.run(Retrying(CallableSensor([over(0), over(1), over(2)], SIDE), attempts=2), batch=3)
+    assert episode.looks_taken.tolist() == [4, 4, 4]
+    for scene in (0, 2):
+        asked = [(row, col) for number, row, col in taken if number == scene]
+        assert asked == [tuple(look.location[scene].tolist()) for look in episode.history]
+    assert len([one for one in taken if one[0] == 1]) > 4
 
 
 def test_one_of_several_may_say_where_it_was() -> None:

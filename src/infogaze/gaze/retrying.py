@@ -5,18 +5,21 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future
 
+import torch
 from jaxtyping import Num
 from torch import Tensor
 
 from infogaze.errors import InfogazeError
+from infogaze.gaze.answers import gathered
 from infogaze.gaze.sensor import GlimpseFunction, LookFailed, Seen, Sensor
 
 
 class Retrying:
     """A sensor whose failing looks are tried again, `attempts` times in all, each for at most `timeout` seconds; then they have failed.
 
-    A look fails by `LookFailed`, or by an exception of `errors`: other exceptions are mistakes, and end the episode. What has not
-    returned in time is left alone, and the sensor is not asked again before it did: an instrument gets one order at a time.
+    A look fails by `LookFailed`, for some scenes of a batch by `Seen.failed`, or by an exception of `errors`: other exceptions are
+    mistakes, and end the episode. What has not returned in time is left alone, and the sensor is not asked again before it did: an
+    instrument gets one order at a time.
     """
 
     def __init__(
@@ -37,14 +40,23 @@ class Retrying:
         self._busy = threading.Lock()
 
     def look(self, where: Num[Tensor, "B 2"]) -> Num[Tensor, "B C g g"] | Seen:
-        """The sensor's own answer; LookFailed, caused by the last failure, where there is none."""
+        """The sensor's own answer, of a batch put together from several; LookFailed, caused by the last failure, where there is none."""
         last: Exception | None = None
+        lacking, answers = torch.ones_like(where[:, 0], dtype=torch.bool), None
         for _ in range(self._attempts):
             try:
-                return self._once(where.clone())
+                answer = self._once(where.clone())
             except self._errors as error:
                 last = error
-        raise LookFailed(f"after {self._attempts} attempts: {type(last).__name__}: {last}") from last
+                continue
+            if answers is None and not isinstance(answer, Seen):
+                return answer
+            answers, lacking = gathered(answers, answer, where=where, lacking=lacking)
+            if not bool(lacking.any()):
+                break
+        if answers is None:
+            raise LookFailed(f"after {self._attempts} attempts: {type(last).__name__}: {last}") from last
+        return answers.seen(lacking)
 
     def _once(self, where: Num[Tensor, "B 2"]) -> Num[Tensor, "B C g g"] | Seen:
         if self._timeout is None:

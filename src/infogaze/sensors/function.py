@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,6 +18,14 @@ from infogaze.sensors.crops import CropForm
 
 Snap = Callable[[float, float], Any]
 """A picture of a place: `snap(row, col)`, or `snap(x, y)` where there is a scale."""
+
+
+@dataclass(frozen=True)
+class _Look:
+    """Of one scene."""
+
+    glimpse: Num[Tensor, "C g g"]
+    at: Num[Tensor, " 2"] | None
 
 
 class CallableSensor:
@@ -43,6 +52,7 @@ class CallableSensor:
             raise InfogazeError(f"snap is {snap!r}; a callable is needed, or one for each scene")
         self._form = CropForm(glimpse_size=glimpse_size, channels=channels, white=white)
         self._scale = scale
+        self._kept: dict[int, tuple[list[float], _Look]] = {}  # looks that succeeded beside one that failed
         if scale is not None and scale.glimpse_size != glimpse_size:
             raise InfogazeError(
                 f"the scale is for glimpses of {scale.glimpse_size} pixels, and these have {glimpse_size}"
@@ -56,26 +66,33 @@ class CallableSensor:
                 f"locations have shape {tuple(where.shape)}; ({len(self._snaps)}, 2) is expected, one for each scene"
             )
         asked = (where if self._scale is None else self._scale.to_stage(where)).tolist()
-        glimpses: list[Tensor | None] = []
-        reported: list[Tensor | None] = []
-        for snap, position in zip(self._snaps, asked, strict=True):
-            try:
-                crop, at = _taken_apart(snap(*position))
-            except LookFailed:
-                crop, at = None, None
-            glimpses.append(None if crop is None else self._form.glimpse(crop))
-            reported.append(None if at is None else self._row_and_col(at))
-        shown = next((glimpse for glimpse in glimpses if glimpse is not None), None)
-        if shown is None:
+        looks = [self._look(scene, position) for scene, position in enumerate(asked)]
+        failed = [look is None for look in looks]
+        # When other scenes are looked at again, what was seen here is not photographed twice.
+        kept = {scene: (asked[scene], look) for scene, look in enumerate(looks) if look is not None}
+        self._kept = kept if any(failed) else {}
+        done = [look for look in looks if look is not None]
+        if not done:
             raise LookFailed("no scene could be looked at")
-        failed = [glimpse is None for glimpse in glimpses]
-        glimpse = torch.stack([torch.zeros_like(shown) if one is None else one for one in glimpses])
+        glimpse = torch.stack([torch.zeros_like(done[0].glimpse) if look is None else look.glimpse for look in looks])
         at = None
-        if any(one is not None for one in reported):
+        if any(look.at is not None for look in done):
+            reported = [None if look is None else look.at for look in looks]
             at = torch.stack([where[i].double() if one is None else one for i, one in enumerate(reported)])
         elif not any(failed):
             return glimpse
         return Seen(glimpse, at, failed)
+
+    def _look(self, scene: int, position: list[float]) -> _Look | None:
+        """One scene's; None where it failed."""
+        before, look = self._kept.get(scene, ([], None))
+        if before == position:
+            return look
+        try:
+            crop, at = _taken_apart(self._snaps[scene](*position))
+        except LookFailed:
+            return None
+        return _Look(self._form.glimpse(crop), None if at is None else self._row_and_col(at))
 
     def _row_and_col(self, at: Any) -> Num[Tensor, " 2"]:
         location = torch.as_tensor(at, dtype=torch.float64) if self._scale is None else self._scale.from_stage(at)
