@@ -7,6 +7,7 @@ around an episode, `GlimpseDocuments` its evaluation function.
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -51,8 +52,16 @@ class GlimpseOptimizer:
     """
 
     def __init__(
-        self, episode: Episode, scale: Scale, *, axes: tuple[str, str], unit: str = "um", attempts: int = 2
+        self,
+        episode: Episode,
+        scale: Scale,
+        *,
+        axes: tuple[str, str],
+        unit: str = "um",
+        attempts: int = 2,
+        save_to: str | os.PathLike[str] | None = None,
     ) -> None:
+        """`axes` are the names of those for x and y; `save_to` is where `checkpoint` writes the episode."""
         if episode.batch != 1:
             raise InfogazeError(f"the episode has {episode.batch} scenes; two axes look at one")
         if attempts < 1:
@@ -64,7 +73,7 @@ class GlimpseOptimizer:
         self.failures = 0
         """How many looks failed, those that were made again among them."""
         self._scale, self._axes, self._micrometres = scale, axes, UNITS[unit]
-        self._attempts = attempts
+        self._attempts, self._save_to = attempts, save_to
         self._number = 0  # of the suggestion that is waited for
         self._failed_here = 0
 
@@ -104,6 +113,12 @@ class GlimpseOptimizer:
         if self._failed_here >= self._attempts:
             self._failed_here = 0
             self.episode.skip()
+
+    def checkpoint(self) -> None:
+        """Write the episode to its file, from which `Agent.resume` takes it up again."""
+        if self._save_to is None:
+            raise InfogazeError("there is no file to write checkpoints to; give save_to=")
+        self.episode.save(self._save_to)
 
     def get_best_points(self) -> list[tuple[int, dict[str, float], dict[str, float]]]:
         """The look that told most about the label: the one by which the entropy fell most. None before the first look."""
@@ -185,16 +200,18 @@ def scan(
     unit: str = "um",
     attempts: int = 2,
     timeout: float | None = None,
+    save_to: str | os.PathLike[str] | None = None,
     to_glimpse: Callable[[np.ndarray], np.ndarray] | None = None,
     handlers: dict[str, Callable[..., Any]] | None = None,
 ) -> MsgGenerator[GlimpseOptimizer]:
     """Move the `axes`, x and y, to where the episode asks, and read the `detector`, until the episode is over.
 
     It is bluesky-adaptive's `optimize` with its default acquisition. A look fails when a device does, or when it takes more than `timeout`
-    seconds to move or to read; the run is then closed as failed, and another goes on.
+    seconds to move or to read; the run is then closed as failed, and another goes on. After every look the episode is written to the file
+    `save_to`, from which `Agent.resume` takes it up again.
     """
     names = (axes[0].name, axes[1].name)
-    optimizer = GlimpseOptimizer(episode, scale, axes=names, unit=unit, attempts=attempts)
+    optimizer = GlimpseOptimizer(episode, scale, axes=names, unit=unit, attempts=attempts, save_to=save_to)
     documents = GlimpseDocuments(
         detector.name if image is None else image,
         readbacks={axis.name: _readback(axis) for axis in axes},
@@ -213,10 +230,12 @@ def scan(
         while not episode.done:
             before = optimizer.failures
             try:
-                yield from optimize(problem, iterations=None)
+                yield from optimize(problem, iterations=None, checkpoint_interval=None if save_to is None else 1)
             except FAILURES:
                 if optimizer.failures == before:
                     raise
+        if save_to is not None:
+            optimizer.checkpoint()  # optimize ends before it writes the last
         return optimizer
 
     return (yield from subs_wrapper(looks(), documents.receive))

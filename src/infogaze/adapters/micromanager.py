@@ -8,11 +8,14 @@ is interrupted tells the acquisition that there are no more events.
 
 from __future__ import annotations
 
+import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from types import TracebackType
 from typing import Any
 
@@ -44,6 +47,7 @@ def scan(
     event: MDAEvent | None = None,
     attempts: int = 2,
     timeout: float = 30.0,
+    save_to: str | os.PathLike[str] | None = None,
     to_glimpse: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> Episode:
     """Move the stage to where the episode asks, and take frames, until the episode is over or the acquisition is cancelled.
@@ -51,7 +55,7 @@ def scan(
     Returns the episode, which goes on from where it is if it is given again. `event` is what all looks share: exposure, channel, z.
     A look that gives no frame is made again, `attempts` times in all; then the episode leaves its place out. It is an error if the
     acquisition does nothing for `timeout` seconds. `to_glimpse` makes a glimpse of a frame that is none: [g, g], [g, g, C] or [C, g, g],
-    uint8 or float in [0, 1].
+    uint8 or float in [0, 1]. After every look the episode is written to the file `save_to`, from which `Agent.resume` takes it up again.
     """
     if episode.batch != 1:
         raise InfogazeError(f"the episode has {episode.batch} scenes; a stage looks at one")
@@ -72,6 +76,8 @@ def scan(
                     continue
                 seen = frame.image if to_glimpse is None else to_glimpse(frame.image)
                 episode.observe(_channels_first(seen)[None], reached=_location(frame.position, scale))
+                if save_to is not None:
+                    episode.save(save_to)
     except _Cancelled:
         pass
     return episode
@@ -104,10 +110,12 @@ class _Acquisition(Iterator[MDAEvent]):
         self._signs: queue.Queue[_Frame | _Done] = queue.Queue()
         self._number = 0  # of the last event given
         self._done = 0  # of the last event that the acquisition took; its thread alone reads and writes it
-        self._connected = False
         self._cancelled = threading.Event()
+        self._silent = False
 
     def __enter__(self) -> _Acquisition:
+        self._mmc.mda.events.frameReady.connect(self._on_frame, *_at_once(self._mmc.mda.events))
+        self._mmc.mda.events.sequenceCanceled.connect(self._on_cancel, *_at_once(self._mmc.mda.events))
         self._thread = self._mmc.run_mda(self)
         return self
 
@@ -117,11 +125,10 @@ class _Acquisition(Iterator[MDAEvent]):
         if kind is not None and self._thread.is_alive():
             self._mmc.mda.cancel()  # first, so that an event that still waits is not carried out
         self._events.put(None)
-        if not isinstance(error, InfogazeError):  # after which the acquisition may hang
+        if not self._silent:
             self._thread.join(self._timeout)
-        if self._connected:
-            self._mmc.mda.events.frameReady.disconnect(self._on_frame)
-            self._mmc.mda.events.sequenceCanceled.disconnect(self._on_cancel)
+        self._mmc.mda.events.frameReady.disconnect(self._on_frame)
+        self._mmc.mda.events.sequenceCanceled.disconnect(self._on_cancel)
 
     def look(self, x: float, y: float) -> _Frame | None:
         """The frame taken at this position; None if it was lost."""
@@ -143,6 +150,7 @@ class _Acquisition(Iterator[MDAEvent]):
                 if self._mmc.mda.is_paused():
                     since = time.monotonic()
                 if time.monotonic() - since > self._timeout:
+                    self._silent = True
                     raise InfogazeError(
                         f"the microscope did nothing for {self._timeout:g} seconds, sent to x {x:g}, y {y:g} um; "
                         "see pymmcore-plus's log, or give a longer timeout="
@@ -153,13 +161,7 @@ class _Acquisition(Iterator[MDAEvent]):
 
     def __next__(self) -> MDAEvent:
         """What the acquisition's thread asks for when it is done with the event before."""
-        if not self._connected:
-            # Here, because Qt calls back in the thread that connects, and only this one is sure not to wait.
-            self._mmc.mda.events.frameReady.connect(self._on_frame)
-            self._mmc.mda.events.sequenceCanceled.connect(self._on_cancel)
-            self._connected = True
-        else:
-            self._signs.put(_Done(self._done))
+        self._signs.put(_Done(self._done))
         event = self._events.get()
         if event is None:
             raise StopIteration
@@ -172,6 +174,17 @@ class _Acquisition(Iterator[MDAEvent]):
 
     def _on_cancel(self) -> None:
         self._cancelled.set()
+
+
+def _at_once(events: object) -> tuple[Any, ...]:
+    """What signals are connected with, so that they call in the thread that gives them.
+
+    In a program with Qt they are Qt's, and would else wait for the event loop of the caller's thread, which waits for them.
+    """
+    if "qtpy" not in sys.modules:
+        return ()
+    core = import_module("qtpy.QtCore")
+    return (core.Qt.ConnectionType.DirectConnection,) if isinstance(events, core.QObject) else ()
 
 
 def _location(position: Mapping[str, float], scale: Scale) -> Tensor | None:
