@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from bluesky import RunEngine
+from bluesky.plans import list_scan
 from bluesky.utils import RunEngineInterrupted
 from bluesky_adaptive.plans import acquire_baseline, optimize, optimize_in_run, sample_suggestions
 from bluesky_adaptive.protocols import (
@@ -22,6 +23,7 @@ from bluesky_adaptive.protocols import (
     SupportsStoppingCriteria,
     TrialFaultAware,
 )
+from event_model import pack_event_page
 from ophyd.sim import NumpySeqHandler, SynSignalWithRegistry
 from torch import Tensor
 
@@ -107,6 +109,23 @@ def test_data_outside_the_documents_are_opened(agent: Agent, scene: Tensor, run:
     run(with_handlers(episode, handlers={"NPY_SEQ": NumpySeqHandler}))
     assert locations(episode) == locations(plain)
     assert len(list(tmp_path.iterdir())) == 1 + agent.num_looks, "with the one that nothing opened"
+
+
+def test_events_may_come_in_pages(agent: Agent, scene: Tensor, run: RunEngine) -> None:
+    beamline, pages = Beamline(scene, SCALE), GlimpseDocuments("camera_image", readbacks={"stage_x": "stage_x"})
+
+    def paged(name: str, doc: Any) -> None:
+        if name == "event":
+            name, doc = "event_page", pack_event_page(doc)
+        pages.receive(name, doc)
+
+    run.subscribe(paged)
+    uids: list[str] = []
+    run.subscribe(lambda name, doc: uids.append(doc["uid"]), "start")
+    run(list_scan([beamline.detector], beamline.x, [-980.0]))  # type: ignore[arg-type]
+    (outcome,) = pages(uids[0], [{"_id": "one"}])
+    np.testing.assert_array_equal(outcome.pop("glimpse"), beamline.window())
+    assert outcome == {"_id": "one", "stage_x_readback": -980.0}
 
 
 def test_where_the_axes_really_stood_is_taken_in(agent: Agent, scene: Tensor, run: RunEngine) -> None:
@@ -228,6 +247,20 @@ def test_a_scan_whose_program_died_is_taken_up_where_it_was(
     run(devices(episode, SCALE, save_to=file))
     assert locations(episode) == locations(plain)
     assert agent.resume(file).done, "the last look was written too"
+
+
+def test_a_checkpoint_that_cannot_be_written_is_no_look_that_failed(
+    agent: Agent, scene: Tensor, run: RunEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(optimizer: GlimpseOptimizer) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(GlimpseOptimizer, "checkpoint", full)
+    beamline, episode = Beamline(scene, SCALE), agent.episode()
+    devices = functools.partial(scan, axes=beamline.axes, detector=beamline.detector, image="camera_image")
+    with pytest.raises(OSError, match="no space left"):
+        run(devices(episode, SCALE, save_to=tmp_path / "scan.episode"))
+    assert beamline.detector.frames == len(episode.history) == 1
 
 
 def test_a_checkpoint_needs_a_file(agent: Agent) -> None:

@@ -116,6 +116,27 @@ def test_a_frame_is_made_a_glimpse_by_the_users_own_function(agent: Agent, scene
     torch.testing.assert_close(episode.probabilities, plain.probabilities)
 
 
+@pytest.mark.parametrize("shape", [(8, 8), (8, 8, 1), (1, 8, 8)])
+def test_channels_may_be_first_or_last_or_not_there(agent: Agent, scene: Tensor, shape: tuple[int, ...]) -> None:
+    plain = agent.run(ImageSensor(scene[None], 8), budget=2)
+    core, episode = Microscope(scene, SCALE).core, agent.episode(budget=2)
+    scan(core, episode, SCALE, to_glimpse=lambda frame: frame.reshape(shape), timeout=TIMEOUT)
+    torch.testing.assert_close(episode.probabilities, plain.probabilities)
+
+
+def test_a_frame_that_does_not_say_where_it_was_taken_was_taken_where_it_was_asked_for(
+    agent: Agent, scene: Tensor
+) -> None:
+    plain, microscope = agent.run(ImageSensor(scene[None], 8)), Microscope(scene, SCALE)
+    assert microscope.core.mda.engine is not None
+    microscope.core.mda.engine.include_frame_position_metadata = False
+    positions: list[object] = []
+    microscope.core.mda.events.frameReady.connect(lambda image, event, meta: positions.append(meta.get("position")))
+    episode = scan(microscope.core, agent.episode(), SCALE, timeout=TIMEOUT)
+    assert positions == [None] * agent.num_looks
+    assert locations(episode) == locations(plain)
+
+
 def fail_at(*frames: int) -> object:
     def before(number: int) -> None:
         if number in frames:
