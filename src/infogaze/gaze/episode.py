@@ -20,7 +20,7 @@ from torch import Tensor
 from infogaze.errors import InfogazeError
 from infogaze.files import write_whole
 from infogaze.gaze.failed import FailedLooks, scenes_of, within
-from infogaze.gaze.policies import Choice, Policy
+from infogaze.gaze.policies import Choice, Policy, moved
 from infogaze.gaze.stopping import StopRule
 from infogaze.gaze.travel import Clock
 from infogaze.grid import Location, require_inside, tensor_of
@@ -99,6 +99,7 @@ class Episode:
             self._flipped = model.backbone.start(self.batch) if flip_tta else None
         everywhere = torch.ones(self.batch, model.grid.num_locations, dtype=torch.bool, device=seeds.device)
         self._candidates = everywhere if allowed is None else allowed
+        self._masked = allowed is not None
         self._clock = clock
         self._probabilities: Tensor | None = None
         self._over: bool | None = None
@@ -329,6 +330,10 @@ class Episode:
             candidates = self._open
             with self._autocast:
                 choice = policy(self._model, self._belief, candidates=candidates, noise=noise)
+            if self._masked:
+                # RAM, say, looks where it likes.
+                elsewhere = ~(self._model.grid.at(choice.location) & candidates).any(1)
+                choice = moved(choice, self._model.grid, candidates=candidates, where=elsewhere)
             if self._clock is not None:
                 choice = self._clock.chosen(choice, candidates)
             self._next = choice if self._failed is None else self._failed.replaced_by(choice)

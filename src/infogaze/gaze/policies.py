@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int, Num, UInt8
 from torch import Tensor
 
 from infogaze.errors import InfogazeError
+from infogaze.grid import GlimpseGrid
 from infogaze.nn.belief import Belief
 from infogaze.nn.gain import CRITERIA
 from infogaze.nn.model import GlimpseClassifier, Model
@@ -90,6 +91,13 @@ class RasterPolicy:
         """The first location left."""
         order = torch.arange(model.grid.num_locations, 0, -1.0, device=candidates.device).expand(candidates.shape)
         return Choice(best(model, order, candidates), torch.zeros_like(order), has_map=False)
+
+
+def moved(choice: Choice, grid: GlimpseGrid, *, candidates: Bool[Tensor, "B L"], where: Bool[Tensor, " B"]) -> Choice:
+    """The same choice, at the candidate nearest to it for the scenes in `where`."""
+    places = grid.locations(candidates.device)
+    distance = (places - choice.location[:, None]).double().norm(dim=-1).masked_fill(~candidates, torch.inf)
+    return replace(choice, location=torch.where(where[:, None], places[distance.argmin(1)], choice.location))
 
 
 def best(model: GlimpseClassifier, values: Float[Tensor, "B L"], candidates: Bool[Tensor, "B L"]) -> Int[Tensor, "B 2"]:

@@ -92,6 +92,8 @@ class Description:
     """Whether a location was handed out that was not looked at yet."""
     next_has_map: bool
     failed_has_map: bool
+    masked: bool
+    """Whether there are places that may not be looked at."""
     timing: Timing | None
     """None where it is not known how long looks take."""
 
@@ -134,6 +136,7 @@ def state_of(episode: Episode) -> bytes:
         asked=episode._asked is not None,
         next_has_map=episode._next is not None and episode._next.has_map,
         failed_has_map=failed is not None and failed.asked.has_map,
+        masked=episode._masked,
         timing=None if episode._clock is None else _timing(episode._clock),
     )
     # Tensors that share memory are not stored by safetensors.
@@ -185,6 +188,7 @@ def resumed(
         episode._stop = _resolved(description.stop, (stop, agent.stop), name=name, what="stop")
     elif stop is not None:
         raise StateError(f"{name}: the episode has no stop rule, so none is to be given")
+    episode._masked = description.masked
     episode.stopped, episode.looks_taken = tensors["stopped"], tensors["looks_taken"]
     episode._candidates, episode._ood = tensors["candidates"], tensors["ood"]
     episode._chosen_by, episode._probabilities = tensors["chosen_by"], tensors.get("probabilities")

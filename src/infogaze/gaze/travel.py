@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Float64, Num
 from torch import Tensor
 
 from infogaze.errors import InfogazeError
-from infogaze.gaze.policies import Choice
+from infogaze.gaze.policies import Choice, moved
 from infogaze.grid import GlimpseGrid
 
 Way = Callable[[Float64[Tensor, "B 1 2"], Float64[Tensor, "B N 2"]], Float[Tensor, "B N"]]
@@ -63,7 +63,8 @@ class Travel:
     exposure: float = 1.0
     """Seconds of the look itself."""
     start: tuple[float, float] | None = None
-    """Row and column that the sensor points to at first; None: where the first look is, so that there is no way to it."""
+    """Row and column that the sensor points to at first, in the scene or beside it; None: where the first look is, so that there is no way
+    to it."""
     weighed: bool = True
     """Whether the next look is the one with the most gain a second, and the last the one with the most gain, where looks are chosen by a
     map; if not, time is counted and changes no choice but that of places too far to be reached in the time left."""
@@ -118,7 +119,7 @@ class Clock:
         self.here: Float64[Tensor, "B 2"] = torch.tensor([start] * scenes, dtype=torch.float64, device=device)
         """Where the sensor points, row and column; NaN before the first look where it may begin anywhere."""
         self._grid = grid
-        self._needed: Tensor | None = None
+        self._needed: tuple[Tensor, Tensor] | None = None  # from where, and what it takes
 
     def set(self, *, spent: Float64[Tensor, " B"], here: Float64[Tensor, "B 2"]) -> None:
         """Go on from another state: so much time spent, and the sensor there."""
@@ -127,10 +128,10 @@ class Clock:
     @property
     def needed(self) -> Float64[Tensor, "B L"]:
         """What a look at each place would take now, in seconds."""
-        if self._needed is None:
+        if self._needed is None or self._needed[0] is not self.here:
             places = self._grid.locations(self.here.device)
-            self._needed = self._seconds_to(places.expand(len(self.here), -1, 2))
-        return self._needed
+            self._needed = (self.here, self._seconds_to(places.expand(len(self.here), -1, 2)))
+        return self._needed[1]
 
     @property
     def reachable(self) -> Bool[Tensor, "B L"]:
@@ -143,28 +144,26 @@ class Clock:
         late = ~self._in_time(needed).any(1)
         if bool(late.any()):
             least = float(needed[late].amin(1)[0])
-            what = "no location can be reached" if least == math.inf else f"the first look takes {least:g} at least"
-            raise InfogazeError(f"seconds is {self.seconds}; {what}")
+            if least == math.inf:
+                raise InfogazeError("there is no way to any location from where the sensor is at first")
+            raise InfogazeError(f"seconds is {self.seconds}; the first look takes {least:g} at least")
 
     def advance(self, location: Num[Tensor, "B 2"], running: Bool[Tensor, " B"]) -> None:
         """Count the way to where was looked, and the exposure, for scenes that go on."""
         taken = self._seconds_to(location[:, None])[:, 0]
         self.spent = torch.where(running, self.spent + taken, self.spent)
         self.here = torch.where(running[:, None], location.double(), self.here)
-        self._needed = None
 
     def chosen(self, choice: Choice, candidates: Bool[Tensor, "B L"]) -> Choice:
         """The same choice with time taken into account: by gain a second where it has a map. One without, which looks where it likes, is
         moved to the nearest candidate where there is no time for its own."""
-        places = self._grid.locations(self.here.device)
         if not choice.has_map:
-            late = ~self._in_time(self._seconds_to(choice.location[:, None]))
-            distance = (places - choice.location[:, None]).double().norm(dim=-1).masked_fill(~candidates, math.inf)
-            return replace(choice, location=torch.where(late, places[distance.argmin(1)], choice.location))
+            late = ~self._in_time(self._seconds_to(choice.location[:, None]))[:, 0]
+            return moved(choice, self._grid, candidates=candidates, where=late)
         if not self.travel.weighed:
             return choice
         rate = per_second(choice.gain, self._used(candidates)).masked_fill(~candidates, -math.inf)
-        return replace(choice, location=places[rate.argmax(1)])
+        return replace(choice, location=self._grid.locations(self.here.device)[rate.argmax(1)])
 
     def _used(self, candidates: Bool[Tensor, "B L"]) -> Float64[Tensor, "B L"]:
         """What looks take, and with them the rest of the time where it is too short for any other: the last look has all that is left, and
