@@ -24,6 +24,7 @@ from infogaze.evaluation.exact_pass import Records, exact_pass
 from infogaze.evaluation.measurement import Subject
 from infogaze.evaluation.rollouts import roll_out
 from infogaze.evaluation.store import About
+from infogaze.evaluation.travelled import POLICIES, travelled
 from tests.support.paths import ROOT
 
 ROWS = sorted((ROOT / "recipes").glob("*/*.sh"))
@@ -87,6 +88,7 @@ def test_a_row_without_its_data_and_its_folder_says_how_it_is_called(row: Path) 
         ("second_look.py", ["set.npz", "12", "12"], "DATA ROW COLUMN RUN..."),
         ("corrupt.py", ["digits", "set.npz", "noise"], "NAME DATA KIND SEVERITY..."),
         ("ask.py", ["bright-frame", "set.npz", "10"], "QUESTION DATA SCENES MODEL [OTHER...]"),
+        ("travel.py", ["set.npz", "10"], "DATA SCENES MODEL..."),
         ("ship.py", [], "RUN src/infogaze/bundled/NAME"),
         ("draw_sample.py", [], "PNG"),
         ("draw_pictures.py", [], "FOLDER"),
@@ -105,6 +107,7 @@ def test_a_recipe_called_with_too_little_says_how_it_is_called(name: str, given:
         ("second_look.py", ["nosuch.npz", "12", "12", "nowhere"], "nowhere: no such folder"),
         ("corrupt.py", ["digits", "nosuch.npz", "rain", "1"], "rain: not known; it must be one of shift, scale"),
         ("ask.py", ["bright-frame", "nosuch.npz", "10", "digits"], "nosuch.npz: no such file"),
+        ("travel.py", ["nosuch.npz", "10", "digits"], "nosuch.npz: no such file"),
         ("ship.py", ["nowhere", "out"], "nowhere: no such folder"),
         ("draw_sample.py", ["picture.nosuch"], "unknown file extension: .nosuch"),
         ("draw_pictures.py", ["nowhere"], "[Errno 2] No such file or directory: 'nowhere/airplane.png'"),
@@ -255,6 +258,26 @@ def test_corrupt_measures_a_model_at_severities_of_ones_own(tmp_path: Path) -> N
         correct = roll_out(agent, noisy, seed=seeds).correct.double().mean(0)
         assert line.startswith(f"digits, noise {severity}, 10 scenes: ")
         assert numbers(line) == pytest.approx(percents(correct, 1), abs=NEARLY)
+
+
+@pytest.mark.slow
+def test_travel_tells_the_accuracy_at_some_times_of_each_way_to_choose(tmp_path: Path) -> None:
+    path = pictures(tmp_path / "set.npz", 1)
+    agent, test = infogaze.load("digits"), load_set("arrays", path).test
+    assert agent.origin is not None
+    method = infogaze.METHODS[agent.origin.method]
+    subject = Subject(agent=agent, method=method, test=test, num_scenes=10, seed=0, batch_size=10)
+    found = travelled(subject, lambda done: None)
+    correct = 100 * (found.predictions == found.labels[:, None]).double().mean(1)
+    head, *lines = recipe("travel.py", path, "10", "digits").splitlines()
+    assert head.startswith("digits, 10 scenes, after 1.0 ")
+    for line, name, right in zip(lines[:3], POLICIES, correct[:, ::4], strict=True):
+        told = line.removeprefix(f"{name}: ").split(" %; ")[0]
+        assert [float(value) for value in re.findall(r"([\d.]+) \[", told)] == pytest.approx(right.tolist(), abs=NEARLY)
+    for line, name, right in zip(lines[3:], POLICIES[1:], correct[1:, ::4], strict=True):
+        assert line.startswith(f"gain a second before {name}: ")
+        ahead = (correct[0, ::4] - right).tolist()
+        assert [float(value) for value in re.findall(r"([+-][\d.]+) \[", line)] == pytest.approx(ahead, abs=NEARLY)
 
 
 @pytest.mark.slow
