@@ -132,7 +132,7 @@ class ScenesEnv(Env[dict[str, Any], dict[str, Any]]):
     def _look(self, where: np.ndarray) -> None:
         """Point the sensor; all that is kept of the scene for rendering is its glimpses."""
         assert self._sensor is not None
-        if not self._where.contains(where):
+        if not np.issubdtype(where.dtype, np.integer) or not self._where.contains(where):
             last_row, last_col = self._where.nvec - 1
             raise InfogazeError(
                 f"the action is {where}; whole numbers are allowed, row 0 to {last_row} and column 0 to {last_col}"
