@@ -136,6 +136,19 @@ def test_every_page_of_docs_can_be_reached_from_the_readme() -> None:
     assert set(PAGES) <= reached
 
 
+def test_every_number_of_the_results_in_short_stands_on_a_page_of_theirs_in_a_row_of_the_same_name() -> None:
+    full: dict[str, set[str]] = {}
+    for page in (page for page in PAGES if page.startswith("docs/results-")):
+        for line in text_of(page).splitlines():
+            name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+            full.setdefault(name, set()).update(cells)
+    in_short = [line for line in text_of("RESULTS.md").splitlines() if re.match(r"\| `[\w-]+`.*\d\]", line)]
+    assert len(in_short) > 20
+    for line in in_short:
+        name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        assert set(cells) - {""} <= full[name], line
+
+
 def test_the_readme_has_at_most_600_words() -> None:
     assert len(text_of("README.md").split()) <= 600
 
