@@ -497,16 +497,25 @@ def test_an_episode_whose_looks_take_time_goes_on_with_its_clock(way: str) -> No
         assert torch.equal(one.seconds, other.seconds)
 
 
-def test_a_way_that_is_a_function_is_given_again_and_no_other_way_is() -> None:
+def test_a_way_that_is_a_function_is_given_again_and_no_other_travel_is_taken() -> None:
     agent = tiny_agent()
     of_function = agent.episode(travel=Travel(way=_slow, exposure=0.5)).state()
     with pytest.raises(InfogazeError, match="give it again, travel="):
         agent.resume(of_function)
-    with pytest.raises(InfogazeError, match="its travel was another: exposure 0.5"):
-        agent.resume(of_function, travel=Travel(way=_slow, exposure=0.25))
-    for state in (agent.episode().state(), agent.episode(travel=Travel(way=Stage(speed=3.0))).state()):
-        with pytest.raises(InfogazeError, match="no travel is to be given"):
-            agent.resume(state, travel=Travel())
+    with pytest.raises(InfogazeError, match="no travel is to be given"):
+        agent.resume(agent.episode().state(), travel=Travel())
+    matrix = WAYS["a matrix"]
+    for way, others in (
+        (_slow, [Stage()]),
+        (Stage(speed=3.0), [Stage(speed=4.0), _slow]),
+        (matrix, [matrix + 1, Stage()]),
+    ):
+        state = agent.episode(travel=Travel(way=way, exposure=0.5)).state()
+        agent.resume(state, travel=Travel(way=way, exposure=0.5))
+        wrong = [Travel(way=way, exposure=0.25), *(Travel(way=other, exposure=0.5) for other in others)]
+        for travel in wrong:
+            with pytest.raises(InfogazeError, match="its travel was another, with an exposure of 0.5 seconds"):
+                agent.resume(state, travel=travel)
 
 
 def test_a_look_that_failed_took_its_time_and_its_way() -> None:

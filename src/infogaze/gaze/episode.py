@@ -99,7 +99,7 @@ class Episode:
             self._flipped = model.backbone.start(self.batch) if flip_tta else None
         everywhere = torch.ones(self.batch, model.grid.num_locations, dtype=torch.bool, device=seeds.device)
         self._candidates = everywhere if allowed is None else allowed
-        self._masked = allowed is not None
+        self._masked = allowed is not None  # or some places failed
         self._clock = clock
         self._probabilities: Tensor | None = None
         self._over: bool | None = None
@@ -237,6 +237,7 @@ class Episode:
             raise RuntimeError("skip() needs a look that failed: call next_location() first")
         failed = FailedLooks(self._asked, scenes_of(scenes, self.running))
         self._candidates = self._candidates & ~failed.places(self._model.grid, self._candidates)
+        self._masked = True
         if self._clock is not None:
             self._clock.advance(self._asked.location, failed.scenes)
         self._failed, self._next, self._asked, self._over = failed, None, None, None

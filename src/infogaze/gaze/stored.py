@@ -210,22 +210,26 @@ def resumed(
 
 def _timing(clock: Clock) -> Timing:
     travel = clock.travel
-    stage = None
-    if isinstance(travel.way, Stage):
-        rows, cols = (None if speed == math.inf else speed for speed in travel.way.axes)
-        stage = (rows, cols, travel.way.settle)
     return Timing(
-        seconds=clock.seconds, exposure=travel.exposure, start=travel.start, weighed=travel.weighed, stage=stage
+        seconds=clock.seconds,
+        exposure=travel.exposure,
+        start=travel.start,
+        weighed=travel.weighed,
+        stage=_stage(travel),
     )
 
 
 def _travel(timing: Timing | None, way: Tensor | None, given: Travel | None, *, name: str) -> Travel | None:
     """How long looks took: stored, or given again where a function says it."""
-    known = timing is None or timing.stage is not None or way is not None
-    if known and given is not None:
-        raise StateError(f"{name}: the episode knows how long its looks take, so no travel is to be given")
     if timing is None:
+        if given is not None:
+            raise StateError(f"{name}: its looks take no time, so no travel is to be given")
         return None
+    if given is not None:
+        same = (given.exposure, given.start, given.weighed) == (timing.exposure, timing.start, timing.weighed)
+        if not same or _stage(given) != timing.stage or not _same_matrix(given.way, way):
+            raise StateError(f"{name}: its travel was another, with an exposure of {timing.exposure:g} seconds")
+        return given
     if timing.stage is not None:
         *speeds, settle = timing.stage
         speed = tuple(math.inf if value is None else value for value in speeds)
@@ -234,13 +238,22 @@ def _travel(timing: Timing | None, way: Tensor | None, given: Travel | None, *, 
         )  # fmt: skip
     if way is not None:
         return Travel(way=way, exposure=timing.exposure, start=timing.start, weighed=timing.weighed)
-    if given is None:
-        raise StateError(
-            f"{name}: a function says how long its ways take, which cannot be stored; give it again, travel=..."
-        )
-    if (given.exposure, given.start, given.weighed) != (timing.exposure, timing.start, timing.weighed):
-        raise StateError(f"{name}: its travel was another: exposure {timing.exposure:g}, start {timing.start}")
-    return given
+    raise StateError(
+        f"{name}: a function says how long its ways take, which cannot be stored; give it again, travel=..."
+    )
+
+
+def _stage(travel: Travel) -> tuple[float | None, float | None, float] | None:
+    if not isinstance(travel.way, Stage):
+        return None
+    rows, cols = (None if speed == math.inf else speed for speed in travel.way.axes)
+    return rows, cols, travel.way.settle
+
+
+def _same_matrix(way: object, stored: Tensor | None) -> bool:
+    if not isinstance(way, Tensor) or stored is None:
+        return not isinstance(way, Tensor) and stored is None
+    return torch.equal(way.cpu(), stored.cpu())
 
 
 def _of_belief(name: str, belief: Belief) -> dict[str, Tensor]:
