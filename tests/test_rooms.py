@@ -62,3 +62,8 @@ def test_imports_point_down_only(path: Path) -> None:
     for room in imported(path) - {own}:
         assert room in LEVEL, f"{room} is imported through the package itself"
         assert LEVEL[room] < LEVEL[own], f"{own} imports {room}, which is not below it"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if room_of(path) == "adapters"], ids=lambda path: path.name)
+def test_an_adapter_imports_nothing_of_the_others(path: Path) -> None:
+    assert "adapters" not in imported(path)
