@@ -75,7 +75,7 @@ class ScenesEnv(Env[dict[str, Any], dict[str, Any]]):
         self.observation_space = spaces.Dict(
             {
                 "glimpse": spaces.Box(0, 255, (channels, glimpse_size, glimpse_size), np.uint8),
-                "location": self._where,
+                "location": spaces.MultiDiscrete(self._where.nvec),
                 "looks_left": spaces.Discrete(num_looks),
             }
         )
