@@ -123,7 +123,18 @@ def test_a_page_is_written_whole_and_written_over(
         capsys, "page", out, "--models", "digits", "--runtime", package
     )
     (out / "models" / "old").mkdir()
-    main(["page", str(out), "--models", "digits", "--runtime", str(package), "--overwrite"])
+    opened = []
+
+    def visit(address: str) -> None:
+        with urllib.request.urlopen(f"{address}settings.json") as answer:
+            opened.append(json.load(answer))
+        raise KeyboardInterrupt  # as Ctrl-C does
+
+    monkeypatch.setattr("webbrowser.open", visit)
+    with pytest.raises(SystemExit) as stop:
+        main(["page", str(out), "--models", "digits", "--runtime", str(package), "--overwrite", "--open"])
+    assert stop.value.code == 130
+    assert opened == [settings]
     assert [path.name for path in (out / "models").iterdir()] == ["digits"]
 
 

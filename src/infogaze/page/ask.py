@@ -59,12 +59,11 @@ class Ask(nn.Module):
     def forward(
         self,
         belief: list[Tensor],
-        allowed: Bool[Tensor, "B L"],
-        groups: Float[Tensor, "B groups classes"],
+        asked: tuple[Bool[Tensor, "B L"], Float[Tensor, "B groups classes"]],
         numbers: Float[Tensor, "B n"] | None = None,
     ) -> list[Tensor]:
-        """The policy's choice."""
-        self.given.groups = groups
+        """The policy's choice among the places that are allowed, for these groups."""
+        allowed, self.given.groups = asked
         return self.decide(belief, allowed, numbers)
 
 
@@ -74,7 +73,8 @@ def ask_graph(agent: Agent, contract: dict[str, Any]) -> onnx.ModelProto:
     classes, places = len(agent.classes), agent.model.grid.num_locations
     belief = [torch.zeros(2, part.size) for part in layout.parts]
     noise = (torch.full((2, contract["noise"]["count"]), 0.5),) if contract["noise"] else ()
-    example = (belief, torch.ones(2, places, dtype=torch.bool), torch.eye(classes).expand(2, -1, -1), *noise)
+    asked = (torch.ones(2, places, dtype=torch.bool), torch.eye(classes).expand(2, -1, -1))
+    example = (belief, asked, *noise)
     inputs = [*(f"belief.{name}" for name in layout.names), "allowed", "groups", *(["noise"] if noise else [])]
     graph = graph_of(Ask(agent, layout), example, inputs=inputs, outputs=["gain", "location"])
     return in_precision(graph, contract["precision"])
