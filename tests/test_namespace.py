@@ -66,6 +66,13 @@ def test_a_program_that_looks_waits_for_no_training_evaluation_or_drawing() -> N
     assert not {"infogaze.training.loop", "infogaze.training.step", "infogaze.data.registry"} & loaded
 
 
+def test_loading_a_model_does_not_load_the_compiler_of_torch() -> None:
+    of_torch = loaded_by("import torch")
+    loaded = loaded_by("import infogaze\nfor name in ('digits', 'cifar10', 'svhn'): infogaze.load(name)")
+    assert "infogaze.nn.posterior" in loaded
+    assert not {"sympy", "torch._dynamo", "torch._inductor"} & (loaded - of_torch)
+
+
 def test_training_and_evaluating_from_python_are_what_the_commands_call() -> None:
-    for name in ("train", "evaluate"):
+    for name in ("train", "evaluate", "score"):
         assert getattr(infogaze, name) is vars(import_module(f"infogaze.cli.{name}"))[name]

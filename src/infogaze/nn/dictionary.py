@@ -32,7 +32,10 @@ class Dictionary(Imagination):
     ) -> None:
         super().__init__()
         self.grid = grid
-        self.entries = nn.Parameter(torch.randn(entries, feature_size))
+        fresh = torch.empty(entries, feature_size)
+        if not fresh.is_meta:  # which has no numbers, and whose random ones load torch's compiler, a second of work
+            fresh.normal_()
+        self.entries = nn.Parameter(fresh)
         """The contents."""
         side = grid.glimpse_size
         self.register_buffer("patches", torch.zeros(entries, channels, side, side))

@@ -73,8 +73,10 @@ class MaskedLinear(nn.Linear):
 
     def __init__(self, inputs: Sequence[int], outputs: Sequence[int], *, strict: bool) -> None:
         super().__init__(len(inputs), len(outputs))
-        given, taken = torch.tensor(inputs), torch.tensor(outputs)
-        self.register_buffer("mask", given[None, :] + int(strict) <= taken[:, None], persistent=False)
+        mask = torch.empty(len(outputs), len(inputs), dtype=torch.bool)
+        if not mask.is_meta:  # which has no values, and whose comparisons load torch's compiler, a second of work
+            mask = torch.tensor(inputs)[None, :] + int(strict) <= torch.tensor(outputs)[:, None]
+        self.register_buffer("mask", mask, persistent=False)
         seen = np.searchsorted(np.sort(inputs), outputs, side="left" if strict else "right")
         self.allowed = int(seen.sum())
         """How many weights there are but for the forbidden ones."""
