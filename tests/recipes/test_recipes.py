@@ -89,6 +89,7 @@ def test_a_row_without_its_data_and_its_folder_says_how_it_is_called(row: Path) 
         ("corrupt.py", ["digits", "set.npz", "noise"], "NAME DATA KIND SEVERITY..."),
         ("ask.py", ["bright-frame", "set.npz", "10"], "QUESTION DATA SCENES MODEL [OTHER...]"),
         ("travel.py", ["set.npz", "10"], "DATA SCENES MODEL..."),
+        ("stopping.py", ["set.npz"], "DATA MODEL..."),
         ("ship.py", [], "RUN src/infogaze/bundled/NAME"),
         ("draw_sample.py", [], "PNG"),
         ("draw_pictures.py", [], "FOLDER"),
@@ -108,6 +109,7 @@ def test_a_recipe_called_with_too_little_says_how_it_is_called(name: str, given:
         ("corrupt.py", ["digits", "nosuch.npz", "rain", "1"], "rain: not known; it must be one of shift, scale"),
         ("ask.py", ["bright-frame", "nosuch.npz", "10", "digits"], "nosuch.npz: no such file"),
         ("travel.py", ["nosuch.npz", "10", "digits"], "nosuch.npz: no such file"),
+        ("stopping.py", ["nosuch.npz", "digits"], "nosuch.npz: no such file"),
         ("ship.py", ["nowhere", "out"], "nowhere: no such folder"),
         ("draw_sample.py", ["picture.nosuch"], "unknown file extension: .nosuch"),
         ("draw_pictures.py", ["nowhere"], "[Errno 2] No such file or directory: 'nowhere/airplane.png'"),
@@ -278,6 +280,20 @@ def test_travel_tells_the_accuracy_at_some_times_of_each_way_to_choose(tmp_path:
         assert line.startswith(f"gain a second before {name}: ")
         ahead = (correct[0, ::4] - right).tolist()
         assert [float(value) for value in re.findall(r"([+-][\d.]+) \[", line)] == pytest.approx(ahead, abs=NEARLY)
+
+
+@pytest.mark.slow
+def test_stopping_tells_the_looks_and_the_accuracy_of_each_rule(tmp_path: Path) -> None:
+    path = pictures(tmp_path / "set.npz", 1)
+    agent, test = infogaze.load("digits"), load_set("arrays", path).test
+    by_look = 100 * roll_out(agent, test).correct.double().mean(0)
+    head, *lines = recipe("stopping.py", path, "digits").splitlines()
+    assert head.startswith("digits, 10 scenes: ")
+    assert numbers(head) == pytest.approx(by_look.tolist(), abs=NEARLY)
+    assert [line.split(",")[0] for line in lines] == ["confidence", "confidence", "entropy", "entropy", "gain", "gain"]
+    for line in lines:
+        assert ": 7.00 (0.00) looks" in line, "ten scenes promise nothing, so nothing stops"
+        assert "broken 0.0 %, on the other half 0.0 %" in line
 
 
 @pytest.mark.slow
