@@ -336,7 +336,7 @@ def test_no_thread_is_left_of_an_environment_that_reads_ahead(
     said = told_by(capsys, "gym", tmp_path / "model", "--env", "CircleSquare-v0", "--episodes", 2)
     assert len(said) == 2 + 16 + 1
     gc.collect()  # ap_gym's thread ends when its environment is let go
-    assert set(threading.enumerate()) == before
+    assert not set(threading.enumerate()) - before
 
 
 @pytest.mark.slow
