@@ -113,6 +113,7 @@ ASKED: dict[str, list[str]] = {
     "init": ["folder"],
     "score": ["folder", "--out", "x"],
     "gym": ["digits", "--env", "digits"],
+    "export": ["digits", "x"],
 }
 """What a command cannot do without."""
 

@@ -14,6 +14,7 @@ import torch
 
 import infogaze
 from infogaze import METHODS, Agent, CalibratedStop, ImageSensor, ModelConfig
+from infogaze.export.contract import Precision
 from infogaze.typed import to_plain
 from tests.support.exported import looking, onnx_loop, require_same_episodes, typicality
 from tests.support.tiny import CONFIG, PRESET_SIZES, TOKEN_SIZES, scenes
@@ -156,3 +157,28 @@ def test_tokens_have_room_for_so_many_looks_and_no_more_are_promised(tmp_path: P
     data = json.loads((tmp_path / "contract.json").read_text())
     (tmp_path / "contract.json").write_text(json.dumps({**data, "num_looks": 5}))
     assert require_same_episodes(agent, tmp_path, scenes(3)).looks == 5
+
+
+@pytest.mark.parametrize(("precision", "largest"), [("float16", 2e-3), ("int8", 0.1)])
+def test_weights_of_fewer_bytes_say_nearly_the_same(precision: Precision, largest: float, tmp_path: Path) -> None:
+    agent = infogaze.load("digits")
+    whole, small = (infogaze.export_onnx(agent, tmp_path / kind, precision=kind) for kind in ("float32", precision))
+    for name, graph in small.graphs.items():
+        assert graph.bytes < whole.graphs[name].bytes * {"float16": 0.6, "int8": 0.45}[precision], name
+        assert (graph.inputs, graph.outputs) == (whole.graphs[name].inputs, whole.graphs[name].outputs)
+    loop = onnx_loop()
+    models = [loop.Model(tmp_path / kind) for kind in ("float32", precision)]
+    scene = agent.classify(infogaze.sample_picture()).scene[None].expand(3, -1, -1, -1)
+    beliefs = [model.start(3) for model in models]
+    for where in ([[0, 0], [12, 8], [24, 20]], [[8, 8], [4, 4], [12, 12]]):
+        glimpses = loop.glimpses(scene.numpy(), np.array(where), 8)
+        given = [
+            model.run("see", glimpse=glimpses, location=np.array(where, np.float32), **belief)
+            for model, belief in zip(models, beliefs, strict=True)
+        ]
+        beliefs = [{name: one[name.replace("belief", "next")] for name in beliefs[0]} for one in given]
+        np.testing.assert_allclose(given[0]["probabilities"], given[1]["probabilities"], atol=largest)
+    allowed = np.ones((3, agent.model.grid.num_locations), bool)
+    gains = [model.run("decide", allowed=allowed, **beliefs[0])["gain"] for model in models]
+    assert gains[0].max() > 0.01
+    np.testing.assert_allclose(gains[0], gains[1], atol=largest * gains[0].max())

@@ -121,6 +121,11 @@ class World:
                 done = subprocess.run(torchrun, capture_output=True, text=True, check=False)
                 if done.returncode:
                     raise SnippetError(f"{shlex.join(words)}: {done.stdout}{done.stderr}")
+            elif words[0] == "python":
+                script = [sys.executable, str(ROOT / words[1]), *words[2:]]
+                done = subprocess.run(script, capture_output=True, text=True, check=False)
+                if done.returncode:
+                    raise SnippetError(f"{shlex.join(words)}: {done.stdout}{done.stderr}")
             else:
                 raise SnippetError(f"{shlex.join(words)}: not a command that is run here")
 

@@ -31,13 +31,13 @@ def outspoken(method: str, preset: ModelConfig = PRESET_SIZES) -> GlimpseClassif
                 value.mul_(2.0)
             else:
                 value.add_(0.3 * torch.randn(value.shape, generator=generator))
-        for name, value in model.named_buffers():
+        for name, kept in model.named_buffers():
             if name.endswith("running_mean"):
-                value.copy_(0.3 * torch.randn(value.shape, generator=generator))
+                kept.copy_(0.3 * torch.randn(kept.shape, generator=generator))
             if name.endswith("running_var"):
-                value.copy_(0.2 + torch.rand(value.shape, generator=generator))
+                kept.copy_(0.2 + torch.rand(kept.shape, generator=generator))
             if name.endswith("patches"):
-                value.copy_(torch.rand(value.shape, generator=generator) * 2.0 - 1.0)
+                kept.copy_(torch.rand(kept.shape, generator=generator) * 2.0 - 1.0)
         model.backbone.get_submodule("classifier.linear").get_parameter("weight").mul_(2.0)
     return model
 

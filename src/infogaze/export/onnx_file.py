@@ -13,7 +13,7 @@ from torch import nn
 from infogaze.export.contract import Port
 
 _OPSET = 18
-_TYPES = {onnx.TensorProto.FLOAT: "float32", onnx.TensorProto.BOOL: "bool"}
+_TYPES: dict[int, str] = {onnx.TensorProto.FLOAT: "float32", onnx.TensorProto.BOOL: "bool"}
 
 
 def graph_of(

@@ -1,85 +1,61 @@
-"""A graph's weights in fewer bytes: kept as float16, or products in int8."""
+"""A graph's weights in fewer bytes. They are made float32 once, when a file is opened: products are in float32 in all precisions."""
 
 from __future__ import annotations
-
-import logging
-import tempfile
-from pathlib import Path
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
-from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from infogaze.export.contract import Precision
 
 _SMALL = 1024
-"""Elements of a tensor that stays as it is: norms, biases and constants cost nothing."""
+"""Elements of a tensor that stays as it is: biases and constants cost nothing. Norms and scales have one dimension, and stay too."""
+_LARGEST = 127
 
 
 def in_precision(model: onnx.ModelProto, precision: Precision) -> onnx.ModelProto:
     """The graph with its weights in this precision; what goes in and comes out stays float32."""
-    if precision == "float16":
-        return _kept_as_half(model)
-    # What is not a factor of such a product, convolutions among it, is kept as half.
-    return _kept_as_half(_products_in_eight_bits(model)) if precision == "int8" else model
-
-
-def _kept_as_half(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Weights are float16 in the file, and made float32 once, when the file is opened: a CPU has no products in half precision."""
-    casts = []
+    if precision == "float32":
+        return model
+    store = _as_half if precision == "float16" else _as_eight_bits
+    nodes, added = [], []
     for tensor in model.graph.initializer:
-        if tensor.data_type != onnx.TensorProto.FLOAT or len(tensor.dims) < 2 or np.prod(tensor.dims) < _SMALL:
-            continue
         values = numpy_helper.to_array(tensor)
-        if np.abs(values).max() > np.finfo(np.float16).max:
+        if values.dtype != np.float32 or values.ndim < 2 or values.size < _SMALL:
             continue
-        name = tensor.name
-        tensor.CopyFrom(numpy_helper.from_array(values.astype(np.float16), f"{name}.half"))
-        casts.append(onnx.helper.make_node("Cast", [tensor.name], [name], to=onnx.TensorProto.FLOAT))
-    nodes = [*casts, *model.graph.node]
+        more, steps = store(tensor.name, values)
+        tensor.CopyFrom(more[0])
+        added += more[1:]
+        nodes += steps
+    nodes += model.graph.node
     del model.graph.node[:]
     model.graph.node.extend(nodes)
+    model.graph.initializer.extend(added)
     return model
 
 
-def _products_in_eight_bits(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Products of matrices with weights in int8; the range of the other factor is read off it anew each time."""
-    _untransposed(model)
-    logger = logging.getLogger()
-    level = logger.level
-    logger.setLevel(logging.ERROR)  # it advises to prepare the graph first, and says what it leaves out
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "graph.onnx"
-            quantize_dynamic(
-                model,
-                path,
-                op_types_to_quantize=["MatMul", "Gemm"],
-                per_channel=True,
-                weight_type=QuantType.QInt8,
-                extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT},
-            )
-            return onnx.load(path)
-    finally:
-        logger.setLevel(level)
+def _as_half(name: str, values: np.ndarray) -> tuple[list[onnx.TensorProto], list[onnx.NodeProto]]:
+    """What is kept of a tensor, and how it is made again."""
+    largest = np.finfo(np.float16).max
+    half = values.clip(-largest, largest).astype(np.float16)
+    return [numpy_helper.from_array(half, f"{name}.half")], [_cast(f"{name}.half", name)]
 
 
-def _untransposed(model: onnx.ModelProto) -> None:
-    """Weights as products take them: the quantiser turns one over once for every product that it is in."""
-    weights = {tensor.name: tensor for tensor in model.graph.initializer}
-    turned: dict[str, str] = {}
-    for node in model.graph.node:
-        over = [attribute for attribute in node.attribute if attribute.name == "transB" and attribute.i]
-        if node.op_type != "Gemm" or not over or node.input[1] not in weights:
-            continue
-        name = node.input[1]
-        if name not in turned:
-            turned[name] = f"{name}.T"
-            values = np.ascontiguousarray(numpy_helper.to_array(weights[name]).T)
-            model.graph.initializer.append(numpy_helper.from_array(values, turned[name]))
-        node.input[1], over[0].i = turned[name], 0
-    read = {name for node in model.graph.node for name in node.input}
-    for name in turned:
-        if name not in read:
-            model.graph.initializer.remove(weights[name])
+def _as_eight_bits(name: str, values: np.ndarray) -> tuple[list[onnx.TensorProto], list[onnx.NodeProto]]:
+    """The same in int8, with a scale for each of its rows, or columns where that is nearer."""
+    stored = [_rounded(values, axis) for axis in (0, values.ndim - 1)]
+    whole, scale = min(stored, key=lambda one: float(np.square(one[0] * one[1] - values).sum()))
+    kept = [numpy_helper.from_array(whole, f"{name}.int8"), numpy_helper.from_array(scale, f"{name}.scale")]
+    scaled = onnx.helper.make_node("Mul", [f"{name}.whole", f"{name}.scale"], [name])
+    return kept, [_cast(f"{name}.int8", f"{name}.whole"), scaled]
+
+
+def _rounded(values: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
+    """Whole numbers, and what they are multiplied by for each index of this axis."""
+    others = tuple(other for other in range(values.ndim) if other != axis)
+    scale = (np.abs(values).max(others, keepdims=True) / _LARGEST).clip(np.finfo(np.float32).tiny)
+    return np.rint(values / scale).astype(np.int8), scale.astype(np.float32)
+
+
+def _cast(given: str, made: str) -> onnx.NodeProto:
+    return onnx.helper.make_node("Cast", [given], [made], to=onnx.TensorProto.FLOAT)
