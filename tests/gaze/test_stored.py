@@ -480,11 +480,11 @@ def test_an_episode_whose_looks_take_time_goes_on_with_its_clock(way: str) -> No
     travel = Travel(way=WAYS[way], exposure=0.5, start=(4.0, 2.0))
     whole = agent.episode(2, 5, travel=travel, seconds=60.0)
     parts = agent.episode(2, 5, travel=travel, seconds=60.0)
-    again = {"travel": travel} if way == "a function" else {}
+    again = travel if way == "a function" else None
     while not whole.done:
         for episode in (whole, parts):
             episode.observe(sensor.look(episode.next_location()))
-        parts = agent.resume(parts.state(), **again)
+        parts = agent.resume(parts.state(), travel=again)
     assert parts.ended_by == whole.ended_by
     assert len(parts.history) == len(whole.history) > 2
     assert parts.seconds_spent is not None
@@ -504,7 +504,8 @@ def test_a_way_that_is_a_function_is_given_again_and_no_other_travel_is_taken() 
         agent.resume(of_function)
     with pytest.raises(InfogazeError, match="no travel is to be given"):
         agent.resume(agent.episode().state(), travel=Travel())
-    matrix = WAYS["a matrix"]
+    matrix: Tensor = WAYS["a matrix"]
+    others: list[Any]
     for way, others in (
         (_slow, [Stage()]),
         (Stage(speed=3.0), [Stage(speed=4.0), _slow]),

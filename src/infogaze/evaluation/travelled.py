@@ -25,7 +25,7 @@ EXPOSURE, SETTLE, CROSSING = 1.0, 0.5, 4.0
 _TIMES = 25
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Travelled(Record):
     """Predictions at some times, over the first scenes of the test split."""
 
@@ -79,7 +79,7 @@ def travelled(subject: Subject, on_progress: OnProgress) -> Travelled:
     passes = (looked(agent, weighed), looked(agent, counted), looked(agent.with_policy(RandomPolicy()), counted))
     predictions, looks = (torch.stack(values) for values in zip(*passes, strict=True))
     clock = torch.tensor([EXPOSURE, SETTLE, CROSSING], dtype=torch.float64)
-    return Travelled(subject.some.labels.cpu(), times, predictions, looks, clock)
+    return Travelled(labels=subject.some.labels.cpu(), seconds=times, predictions=predictions, looks=looks, clock=clock)
 
 
 MEASUREMENT = Measurement(

@@ -92,19 +92,19 @@ def _mark(axes: Axes, panel: Panel) -> None:
             range(1, len(fixed) + 1), 100 * fixed, color=style.colour, linestyle=":", linewidth=1.1, marker="o", markersize=2.2,
             label=f"fixed number of looks, {curve.group.name}",
         )  # fmt: skip
-        looks, accuracy = _mean(curve.group, "looks", rule, 0), _mean(curve.group, "accuracy", rule, 0)
+        looks, accuracy = (_mean(curve.group, name, rule=rule, form=0) for name in ("looks", "accuracy"))
         axes.plot(
             [looks], [100 * accuracy], marker="*", markersize=11, color=style.colour, markeredgecolor="white", zorder=5,
             label=f"calibrated, {curve.group.name}",
         )  # fmt: skip
 
 
-def _mean(group: Group, name: str, rule: int, form: int) -> float:
+def _mean(group: Group, name: str, *, rule: int, form: int) -> float:
     """The mean over splits and runs."""
     return float(torch.stack([getattr(_read(run), name)[rule, form] for run in group.runs]).mean())
 
 
-def _violations(group: Group, name: str, rule: int, form: int) -> float:
+def _violations(group: Group, name: str, *, rule: int, form: int) -> float:
     """The share of splits that lose more than the gap; of several runs the largest."""
     return max(float(getattr(_read(run), name)[rule, form].double().mean()) for run in group.runs)
 
@@ -129,13 +129,13 @@ def _results(groups: tuple[Group, ...]) -> list[tuple[Group, str, str, tuple[flo
             if not _has(group, rule):
                 continue
             for form, share in enumerate(FORMS):
-                looks = _mean(group, "looks", rule, form)
+                looks = _mean(group, "looks", rule=rule, form=form)
                 shares = (
-                    _mean(group, "accuracy", rule, form),
-                    _mean(group, "full", rule, form),
+                    _mean(group, "accuracy", rule=rule, form=form),
+                    _mean(group, "full", rule=rule, form=form),
                     accuracy_of_mean(_by_look(group), looks),
-                    _violations(group, "broken", rule, form),
-                    _violations(group, "broken_on_half", rule, form),
+                    _violations(group, "broken", rule=rule, form=form),
+                    _violations(group, "broken_on_half", rule=rule, form=form),
                 )
                 found.append((group, name, share, (looks, *(100 * value for value in shares))))
     return found

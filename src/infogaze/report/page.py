@@ -76,7 +76,7 @@ class Plate:
     """Path of its files from the page, without their ending."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Heading:
     """A heading and the figures under it."""
 

@@ -56,7 +56,7 @@ def _part(out: Path, chapter: Chapter, on_figure: Callable[[], None], *, dpi: in
                 name = stem if len(drawn) == 1 else f"{stem}-{index}"
                 written.add(name)
                 plates.append(_plate(out, name, drawing, dpi=dpi))
-            headings.append(Heading(entry.title, stem, entry.paper, tuple(plates)))
+            headings.append(Heading(title=entry.title, anchor=stem, paper=entry.paper, plates=tuple(plates)))
         _remove_older(out / "figures", stem, written)
         on_figure()
     return Part(
