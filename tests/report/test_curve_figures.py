@@ -63,8 +63,9 @@ def test_where_curves_end_at_different_areas_all_are_ranked_at_one(chapter: Chap
     (legend,) = figure.legends
     assert legend.get_title().get_text() == "at the dotted line"
     listed = [text.get_text().replace("\n", " ").split(" ", 1) for text in legend.get_texts()]
-    (upright,) = [found for found in axes.lines if len({*found.get_xdata()}) == 1 and list(found.get_ydata()) == [0, 1]]  # type: ignore[arg-type]
-    place = float(np.asarray(upright.get_xdata(), float)[0])
+    upright = [np.asarray(found.get_xdata(), float) for found in axes.lines if list(found.get_ydata()) == [0, 1]]  # type: ignore[arg-type]
+    assert len(upright) == 1, "one dotted line"
+    place = float(upright[0][0])
     for value, name in listed:
         at = list(np.asarray(drawn[name].get_xdata(), float)).index(place)
         assert float(value) == pytest.approx(np.asarray(drawn[name].get_ydata(), float)[at], abs=0.051)
