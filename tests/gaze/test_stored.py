@@ -397,7 +397,7 @@ def test_a_captured_policy_is_stored_as_the_one_whose_choices_it_makes() -> None
 def test_every_attribute_of_an_episode_is_stored_or_follows_from_what_is() -> None:
     stored = {
         "_seeds", "_policy", "_first_policy", "_stop", "batch", "budget", "history", "stopped", "looks_taken", "_belief", "_flipped",
-        "_candidates", "_probabilities", "_ood", "_chosen_by", "_next", "_asked", "_failed",
+        "_candidates", "_probabilities", "_ood", "_chosen_by", "_next", "_asked", "_failed", "_clock", "_masked",
     }  # fmt: skip
     of_the_agent = {"_model", "_autocast", "_channels", "_temperatures", "_typicality"}
     follows = {"_over", "_digest"}

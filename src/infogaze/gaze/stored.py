@@ -165,7 +165,8 @@ def resumed(
         "flipped.hidden" in tensors
     ):
         raise StateError(f"{name}: an episode of another model; the agent that began it is needed")
-    tensors = {key: value.to(model.device) for key, value in tensors.items()}
+    # In memory of their own, aligned.
+    tensors = {key: value.to(model.device, copy=True) for key, value in tensors.items()}
     seeds = tensors["seeds"]
     timing = description.timing
     episode = agent.episode(
