@@ -7,12 +7,16 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 import torch
+from PIL import Image
 
 import infogaze
 from tests.support.docs import (
+    LESSONS,
     PAGES,
     RUN_HERE,
     Block,
@@ -52,9 +56,27 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
         yield worlds
 
 
-@pytest.mark.parametrize("block", [case(block) for block in BLOCKS])
+@pytest.mark.parametrize("block", [case(block) for block in BLOCKS if block.page not in LESSONS])
 def test_a_snippet_runs_as_it_stands(block: Block, world: Callable[[str], World]) -> None:
     world(block.page).run(block)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", LESSONS)
+def test_a_tutorial_runs_from_its_first_block_to_its_last_and_makes_its_pictures(
+    page: str, world: Callable[[str], World]
+) -> None:
+    text = (ROOT / page).read_text()
+    try:
+        world(page).lesson(blocks_of(page))
+    finally:
+        plt.close("all")
+    shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", text)
+    assert shown, "a tutorial shows what it makes"
+    for name in shown:
+        made, committed = world(page).folder / name, ROOT / Path(page).parent / name
+        with Image.open(made) as new, Image.open(committed) as old:
+            assert new.size == old.size, f"{name} is not the picture that the page's blocks make"
 
 
 def test_every_block_is_in_a_language_that_is_run() -> None:

@@ -505,12 +505,12 @@ def test_a_way_that_is_a_function_is_given_again_and_no_other_travel_is_taken() 
     with pytest.raises(InfogazeError, match="no travel is to be given"):
         agent.resume(agent.episode().state(), travel=Travel())
     matrix: Tensor = WAYS["a matrix"]
-    others: list[Any]
-    for way, others in (
+    cases: list[tuple[Any, list[Any]]] = [
         (_slow, [Stage()]),
         (Stage(speed=3.0), [Stage(speed=4.0), _slow]),
         (matrix, [matrix + 1, Stage()]),
-    ):
+    ]
+    for way, others in cases:
         state = agent.episode(travel=Travel(way=way, exposure=0.5)).state()
         agent.resume(state, travel=Travel(way=way, exposure=0.5))
         wrong = [Travel(way=way, exposure=0.25), *(Travel(way=other, exposure=0.5) for other in others)]

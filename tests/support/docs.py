@@ -9,11 +9,12 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,6 +36,8 @@ from tests.support.sets import noise, write_cifar10, write_image
 RUN_HERE = ("python", "sh", "toml")
 """The languages of blocks that are run."""
 PAGES = ("README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md"))))
+LESSONS = tuple(page for page in PAGES if page.startswith("docs/tutorials/"))
+"""Pages whose blocks are one session: each goes on where the one before stopped."""
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _STEPS = 2
 """Of a phase: recipes stay as they are but for their length."""
@@ -85,23 +88,32 @@ class World:
 
     folder: Path
 
-    def run(self, block: Block) -> str:
-        """Run a block here; what it printed. SnippetError says which line failed and how."""
+    def run(self, block: Block, names: dict[str, Any] | None = None) -> str:
+        """Run a block here, with these names in Python; what it printed. SnippetError says which line failed and how."""
+        names = {"__name__": "__main__"} if names is None else names
         said = io.StringIO()
         with contextlib.chdir(self.folder), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             try:
-                {"python": self._python, "sh": self._shell, "toml": self._settings}[block.language](block)
+                if block.language == "python":
+                    self._python(block, names)
+                else:
+                    {"sh": self._shell, "toml": self._settings}[block.language](block)
             except (Exception, SystemExit) as error:
                 raise SnippetError(f"{block}: {type(error).__name__}: {error}\n{said.getvalue()}") from error
         return said.getvalue()
 
-    def _python(self, block: Block) -> None:
+    def lesson(self, blocks: Sequence[Block]) -> str:
+        """Run the blocks of a page one after the other, with the same names in Python; what they printed."""
+        names: dict[str, Any] = {"__name__": "__main__"}
+        return "".join(self.run(block, names) for block in blocks)
+
+    def _python(self, block: Block, names: dict[str, Any]) -> None:
         for name in re.findall(r'out="([^"]+)"', block.text):
             remove(Path(name))
         made = re.sub(r'out="[^"]+"', "", block.text)
         self._provide(re.findall(r'"([^"\s]+)"', made))
         try:
-            exec(compile(block.text, str(block), "exec"), {"__name__": "__main__"})
+            exec(compile(block.text, str(block), "exec"), names)
         finally:
             registry._REGISTRY.added.clear()
 
