@@ -28,8 +28,8 @@ class Export:
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
     """The folder for the graphs; it is made."""
     precision: Precision = "float32"
-    """Of the weights as they are stored: float16 halves the files, int8 quarters them. Products, and what goes in and comes out, are
-    float32."""
+    """Of the weights as they are stored: float16 halves the files, int8 makes them a quarter to a third. Products, and what
+    goes in and comes out, are float32."""
     max_looks: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
     """The most looks that the belief has room for, where looks are kept as tokens; at least the budget; 32, or all locations if
     there are fewer, if not given."""
