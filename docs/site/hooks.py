@@ -1,22 +1,29 @@
 """What the site needs beyond mkdocs: links out of docs/ lead to pages too, and what nobody listed is listed.
 
+Where the environment variable INFOGAZE_PAGE names a folder that `infogaze page` wrote, it becomes part of the site and its front door.
+
 The pages are written to be read in the repository. There a link such as `../LOG.md` leads to a file beside docs/. On the site that file
 becomes a page below `repository/`, or is copied there, and the link is turned to it.
 """
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
+import shutil
+from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import ConfigurationError
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 import infogaze
 
 _OUTSIDE = "repository/"
+_FRAME = '<iframe class="front-door" src="page/index.html" title="A model that looks" allow="camera; clipboard-write"></iframe>'
 _ROOT_OF = {"": "How to", "tutorials": "Tutorials", "adapters": "Adapters"}
 """The section for the pages of each folder of docs/."""
 _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
@@ -60,6 +67,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     parts = [part if part.lstrip().startswith("```") else _LINK.sub(turned, part) for part in _FENCE.split(markdown)]
     text = "".join(parts)
+    if page.file.src_uri == "index.md" and _model_page() is not None:
+        text = text.replace("\n![", f"\n{_FRAME}\n\n![", 1)
     if page.file.src_uri == "api.md":
         lacking = [name for name in infogaze.__all__ if f"::: infogaze.{name}\n" not in text and name != "__version__"]
         text += "".join(["\n## More\n", *(f"\n::: infogaze.{name}\n" for name in lacking)]) if lacking else ""
@@ -69,6 +78,22 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Mark the cells of tables that hold numbers alone: they are not broken into lines."""
     return _NUMBERS.sub(r'<td class="number">\1</td>', html)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Copy the page on which models look."""
+    page = _model_page()
+    if page is not None:
+        shutil.copytree(page, Path(config.site_dir) / "page", dirs_exist_ok=True)
+
+
+def _model_page() -> Path | None:
+    given = os.environ.get("INFOGAZE_PAGE")
+    if not given:
+        return None
+    if not (Path(given) / "index.html").is_file():
+        raise ConfigurationError(f"INFOGAZE_PAGE is {given}: no page that `infogaze page` wrote")
+    return Path(given)
 
 
 def _in_repository(uri: str) -> str:

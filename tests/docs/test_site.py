@@ -42,14 +42,24 @@ class Asked(HTMLParser):
             self.loaded.append(found.get(LOADS[tag]) or "")
 
 
+DOOR = ROOT / "src" / "infogaze" / "page" / "static"
+"""Stands for a folder that `infogaze page` wrote: its own files, without models."""
+
+
+def build(out: Path, page: Path) -> subprocess.CompletedProcess[str]:
+    """Call `mkdocs build --strict` in a process of its own, with this page as the front door."""
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(out)],
+        cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1", "INFOGAZE_PAGE": str(page)}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, as `mkdocs build --strict` writes it in a process of its own."""
+    """The site."""
     out = tmp_path_factory.mktemp("site") / "built"
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(out)],
-        cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = build(out, DOOR)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WARNING" not in done.stdout + done.stderr
     return out
@@ -57,7 +67,20 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pages(site: Path) -> dict[Path, Asked]:
-    return {path: Asked(path.read_text()) for path in site.rglob("*.html")}
+    door = site / "page"  # it has tests of its own
+    return {path: Asked(path.read_text()) for path in site.rglob("*.html") if not path.is_relative_to(door)}
+
+
+def test_a_page_on_which_models_look_is_the_front_door(site: Path, pages: dict[Path, Asked]) -> None:
+    assert "page/index.html" in pages[site / "index.html"].loaded
+    for file in DOOR.iterdir():
+        assert (site / "page" / file.name).read_bytes() == file.read_bytes()
+
+
+def test_a_front_door_that_is_no_page_is_named(tmp_path: Path) -> None:
+    done = build(tmp_path / "site", tmp_path)
+    assert done.returncode != 0
+    assert f"INFOGAZE_PAGE is {tmp_path}: no page that `infogaze page` wrote" in done.stdout + done.stderr
 
 
 def test_every_page_of_docs_is_a_page_of_the_site_and_in_its_navigation(site: Path, pages: dict[Path, Asked]) -> None:
@@ -116,5 +139,7 @@ def test_links_out_of_docs_lead_to_pages_too(site: Path) -> None:
 
 
 def test_the_site_is_left_out_of_what_it_is_built_from(site: Path) -> None:
-    assert not list(site.rglob("*.py")), "what builds the site is no part of it"
+    linked = site / "repository"
+    own = [path for path in site.rglob("*.py") if not path.is_relative_to(linked)]
+    assert not own, "what builds the site is no part of it"
     assert not (ROOT / "site").exists()
