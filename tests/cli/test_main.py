@@ -7,10 +7,10 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -31,6 +31,15 @@ def kind_of(name: str) -> Any:
     return getattr(import_module(f"infogaze.cli.{name}"), name.capitalize())
 
 
+def texts_of(kind: type) -> dict[str, str]:
+    """What is to be said of each option; those of a group are in it by themselves."""
+    types, found = get_type_hints(kind), {}
+    for option, text in field_texts(kind).items():
+        of = types[option]
+        found |= texts_of(of) if is_dataclass(of) and isinstance(of, type) else {option: text}
+    return found
+
+
 def help_of(capsys: pytest.CaptureFixture[str], *call: str) -> str:
     """What help says, in one line."""
     with pytest.raises(SystemExit) as stop:
@@ -44,7 +53,7 @@ def help_of(capsys: pytest.CaptureFixture[str], *call: str) -> str:
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_help_of_every_command_says_what_each_option_does(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     said = help_of(capsys, name)
-    for option, text in field_texts(kind_of(name)).items():
+    for option, text in texts_of(kind_of(name)).items():
         assert text, f"{option} has no help"
         assert " ".join(text.split()[:2]) in said
 
@@ -111,6 +120,7 @@ ASKED: dict[str, list[str]] = {
     "train": ["digits", "--out", "x"],
     "sweep": ["digits", "--out", "x"],
     "init": ["folder"],
+    "calibrate": ["x"],
     "score": ["folder", "--out", "x"],
     "gym": ["digits", "--env", "digits"],
     "export": ["digits", "x"],

@@ -31,6 +31,8 @@ from tests.support.paths import ROOT
 
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 SLOW = re.compile(r"torchrun|infogaze report|sweep digits")
+MODULES_OF = {"gym": ("gym", "ap_gym")}
+"""Of an adapter that has several."""
 NAMES_OF_IMPORTS = {
     "pillow": "PIL",
     "scikit-learn": "sklearn",
@@ -140,7 +142,7 @@ def foreign_imports(block: Block) -> list[str]:
         else:
             continue
         root = module.split(".")[0]
-        if module == f"infogaze.adapters.{adapter}":
+        if module in {f"infogaze.adapters.{name}" for name in MODULES_OF.get(adapter, (adapter,))}:
             continue
         if root == "infogaze":
             wrong += [module] if module != "infogaze" else [name for name in names if name not in infogaze.__all__]

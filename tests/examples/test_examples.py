@@ -1,4 +1,4 @@
-"""Every example runs as it stands, and the oldest versions that `.ci/oldest` runs them with are those that pyproject.toml states."""
+"""The examples of adapters run as they stand, and the oldest versions that `.ci/oldest` runs them with are those of pyproject.toml."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from PIL import Image
 
 from tests.support.paths import ROOT
 
-PROGRAMS = sorted(path.name for path in (ROOT / "examples").glob("*.py") if "__main__" in path.read_text())
-DRAWN = {"bluesky_scan.py": "bluesky.png", "micromanager_scan.py": "micromanager.png"}
+PROGRAMS = ("bluesky_scan.py", "gym_digits.py", "hub_digits.py", "micromanager_scan.py")
+"""Those of adapters, which `.ci/oldest` runs too. The others need arguments, and have tests beside what they are examples of."""
+DRAWN = {"bluesky_scan.py": "bluesky.png", "hub_digits.py": "hub.png", "micromanager_scan.py": "micromanager.png"}
 """The pictures of finished scans, in docs/adapters/."""
 
 
@@ -42,6 +43,10 @@ def canonical(name: str) -> str:
 def test_the_oldest_versions_are_those_that_are_stated() -> None:
     oldest = dict(line.split("==") for line in (ROOT / "constraints-oldest.txt").read_text().splitlines())
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    stated = dict(re.split(r">=", requirement) for name in ("bluesky", "micromanager") for requirement in extras[name])
+    stated = dict(
+        re.split(r">=", requirement)
+        for name in ("bluesky", "gym", "hub", "micromanager")
+        for requirement in extras[name]
+    )
     found = {canonical(name): version for name, version in oldest.items()}
     assert {canonical(name): version for name, version in stated.items()}.items() <= found.items()

@@ -16,11 +16,12 @@ from infogaze.tasks.calibrate import Trial, calibrate
 
 @dataclass(frozen=True, kw_only=True)
 class Calibrate:
-    """Give a model the rule that stops earliest and loses at most a share `gap` of the scenes, with probability 1 - delta.
+    """Choose when a model may stop looking early, with a promise of what that costs.
 
-    A scene is lost where the rule stops at a wrong prediction and all looks would have ended at the correct one; accuracy falls by no more.
-    The rule is stored with the model, and its episodes stop by it. The promise holds for scenes like those it was calibrated on, whatever
-    the model (Learn then Test, with exact binomial tails). Too few scenes are refused, with the number that is needed.
+    It gets the rule that stops earliest and loses at most a share `gap` of all scenes, with probability 1 - delta. A scene is lost where
+    the rule stops at a wrong prediction and all looks would have ended at the correct one; accuracy falls by no more. The rule is
+    stored with the model, and its episodes stop by it. The promise holds for scenes like those it was calibrated on, whatever the model
+    (Learn then Test, with exact binomial tails). Too few scenes are refused, with the number that is needed.
     """
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]

@@ -27,6 +27,9 @@ class Look:
     The picture is brought to the size of the model's scenes as in the model's training: scaled and cropped around its middle, stretched
     (the bundled svhn), or given black bars. It may be PNG, JPEG, WebP or anything else that Pillow reads, of any size not smaller than a
     glimpse, in colour or grey of 8 or 16 bits, with a palette or transparent, which counts as white.
+
+    With any of seconds, exposure, speed, settle, way and start the sensor takes time to get to where it looks, and looks are chosen by gain
+    a second.
     """
 
     image: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE")] = None
@@ -54,6 +57,7 @@ class Look:
     allowed: Annotated[Path | None, tyro.conf.arg(metavar="MASK", help_behavior_hint="")] = None
     """A picture, black where may not be looked and white elsewhere, of the same shape as the picture: no glimpse touches what is black."""
     travel: Annotated[TravelOptions, tyro.conf.arg(name="")] = field(default_factory=TravelOptions)
+    """How long looks take with a sensor that has to get there."""
     seed: int = 0
     """Fixes the first look and the imagined scenes."""
 
