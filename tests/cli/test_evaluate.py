@@ -204,7 +204,7 @@ def test_only_what_is_missing_is_measured(trained: Path, home: Path, monkeypatch
     judge = ("--judge", trained / "cnn-0-set")
     assert asked("--measure", "many-looks") == ["records", "many-looks"], "the records always"
     assert asked("--measure", "records", "showcase", "judged") == ["showcase"], "nothing is judged without a judge"
-    assert asked(*judge) == ["judged", "corruptions", "travel"]
+    assert asked(*judge) == ["judged", "corruptions", "early-stopping", "travel"]
     before = files(run)
     assert asked(*judge) == []
     assert files(run) == before

@@ -26,6 +26,7 @@ from infogaze.evaluation.registry import MEASUREMENTS, measurement_of
 from infogaze.evaluation.sample_counts import SampleCounts
 from infogaze.evaluation.showcase import Showcase
 from infogaze.evaluation.store import FORMAT, About, EvaluationError, Record
+from infogaze.evaluation.travelled import Travelled
 from infogaze.grid import GlimpseGrid
 
 ABOUT = About(
@@ -73,6 +74,7 @@ MADE: tuple[Record, ...] = (
         curve_looks=floats(3, 5), curve_correct=whole(3, 5, below=70_000), looks=floats(3, 2, 4), accuracy=floats(3, 2, 4),
         full=floats(3, 2, 4), broken=pixels(3, 2, 4), broken_on_half=pixels(3, 2, 4),
     ),
+    Travelled(labels=whole(5), seconds=floats(4), predictions=whole(3, 5, 4), looks=whole(3, 5), clock=floats(3)),
 )  # fmt: skip
 RECORDS = MADE[0]
 

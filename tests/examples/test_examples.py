@@ -1,4 +1,4 @@
-"""The examples of adapters run as they stand, and the oldest versions that `.ci/oldest` runs them with are those of pyproject.toml."""
+"""The examples of adapters run as they stand, and the oldest versions that `.ci/adapters` runs them with are those of pyproject.toml."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from PIL import Image
 from tests.support.paths import ROOT
 
 PROGRAMS = ("bluesky_scan.py", "gym_digits.py", "hub_digits.py", "micromanager_scan.py")
-"""Those of adapters, which `.ci/oldest` runs too. The others need arguments, and have tests beside what they are examples of."""
+"""Those of adapters, which `.ci/adapters` runs too. The others need arguments, and have tests beside what they are examples of."""
 DRAWN = {"bluesky_scan.py": "bluesky.png", "hub_digits.py": "hub.png", "micromanager_scan.py": "micromanager.png"}
 """The pictures of finished scans, in docs/adapters/."""
 

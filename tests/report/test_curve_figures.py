@@ -204,7 +204,7 @@ def test_accuracy_against_time_has_one_method_by_each_policy_beside_all_methods(
         assert len(heights(every, group.name)) == 4
     np.testing.assert_allclose(heights(every, "infogaze"), 100 * correct[0])
     clock = "The clock: 1 s a look; 4 s across the longer side of the scene, both axes at once; 0.5 s to settle"
-    assert clock in drawing.figure.get_supxlabel()
+    assert clock in " ".join(drawing.figure.get_supxlabel().split())
     gap = 100 * float(correct[0, -1] - correct[1, -1])
     assert f"After 7.0 s infogaze by gain a second has accuracy {100 * float(correct[0, -1]):.1f} %" in drawing.sentence
     assert f"{gap:+.1f} points against gain alone" in drawing.sentence
