@@ -34,9 +34,7 @@ def main(data: str, first: str, *more: str) -> None:
             Subject(agent=agent, method=method, test=test, num_scenes=len(test), seed=0, batch_size=_BATCH_SIZE)
         )
         by_look = records.correct.double().mean(0)
-        print(
-            f"{name}, {len(test)} scenes: {' '.join(f'{100 * value:.1f}' for value in by_look.tolist())} %", flush=True
-        )
+        print(f"{name}, {len(test)} scenes: {' '.join(f'{100 * value:.1f}' for value in by_look.tolist())}", flush=True)
         found = early_stopping(records)
         for number, rule in enumerate(STOP_RULES):
             if not can_be_read(records, rule):

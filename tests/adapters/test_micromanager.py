@@ -231,8 +231,13 @@ def test_the_keyboard_interrupts_it(agent: Agent, scene: Tensor) -> None:
 
     microscope.camera.before = before
     episode = agent.episode()
-    with pytest.raises(KeyboardInterrupt):
-        scan(microscope.core, episode, SCALE, timeout=TIMEOUT)
+    # A process of pytest-xdist may have another answer to Ctrl-C.
+    answer = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            scan(microscope.core, episode, SCALE, timeout=TIMEOUT)
+    finally:
+        signal.signal(signal.SIGINT, answer)
     assert not microscope.core.mda.is_running()
     assert len(episode.history) in {2, 3}
     microscope.camera.before = lambda number: None

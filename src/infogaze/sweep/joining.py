@@ -64,8 +64,8 @@ def _begin(job: Job, leases: Leases, *, running: Running, logs: Path, at_once: i
     if job.done():  # by another worker, between our look and our claim
         lease.release()
         return
-    say(f"{job.name}: begins" if lease.path.suffix == ".0" else f"{job.name}: goes on here")
     running[job.name] = job, processes.start(job, log_of(logs, job.name), at_once, lease=lease), lease
+    say(f"{job.name}: begins" if lease.path.suffix == ".0" else f"{job.name}: goes on here")
 
 
 def _collect(
