@@ -190,7 +190,7 @@ def test_a_detector_that_never_answers_is_not_waited_for(agent: Agent, scene: Te
     plain, beamline, episode = agent.run(ImageSensor(scene[None], 8)), Beamline(scene, SCALE), agent.episode()
     beamline.detector.before = lambda number: number != 2
     devices = functools.partial(scan, episode, SCALE, axes=beamline.axes, detector=beamline.detector)
-    run(devices(image="camera_image", timeout=0.5, attempts=20))  # so many because a busy machine may be late itself
+    run(devices(image="camera_image", timeout=2.0, attempts=20))  # so many because a busy machine may be late itself
     assert locations(episode) == locations(plain)
     assert beamline.detector.frames > agent.num_looks
 

@@ -260,10 +260,10 @@ def test_a_pause_is_not_silence(agent: Agent, scene: Tensor) -> None:
     def before(number: int) -> None:
         if number == 2:
             pause()
-            threading.Timer(4.0, pause).start()
+            threading.Timer(12.0, pause).start()
 
     microscope.camera.before = before
-    episode = scan(microscope.core, agent.episode(budget=3), SCALE, timeout=3.0)
+    episode = scan(microscope.core, agent.episode(budget=3), SCALE, timeout=10.0)
     assert episode.ended_by == ("budget",)
 
 

@@ -30,7 +30,7 @@ ARGUMENTS = (
     "--use-fake-device-for-media-stream",
     "--use-fake-ui-for-media-stream",
 )
-PATIENCE = 120.0
+PATIENCE = 600.0
 """Seconds; a page that does not come to what is waited for by then never does."""
 _PLAYERS = """() => infogaze.players.map((player) => ({
   who: player.who,

@@ -184,7 +184,7 @@ def test_a_holder_that_slept_through_its_lease_writes_nothing_when_it_wakes_and_
             write_whole(tmp_path / "state", b"ours")
             (tmp_path / "log").write_text("ours\n")
             process.send_signal(signal.SIGCONT)
-            said, _ = process.communicate(timeout=60)
+            said, _ = process.communicate(timeout=300)
             assert process.returncode == LOST
             assert said.strip() == "random-seed-0: another worker has taken this job; nothing more is written here"
             assert (tmp_path / "state").read_bytes() == b"ours"
