@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +15,6 @@ import torch
 import infogaze
 from infogaze.models import make_agent
 from infogaze.page.serve import served
-from infogaze.page.write import write_page
 from tests.support.pages import ARGUMENTS, Visit, browser_path, runtime
 
 if TYPE_CHECKING:
@@ -46,8 +47,13 @@ def paper_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory, paper_folder: Path) -> Path:
-    """A page with the digits and the small model."""
-    return write_page(tmp_path_factory.mktemp("page") / "out", ["digits", str(paper_folder)], runtime=runtime()).folder
+    """A page with the digits and the small model, written by the command: where shapes are not checked it exports faster."""
+    out = tmp_path_factory.mktemp("page") / "out"
+    given = [] if (copy := runtime()) is None else ["--runtime", str(copy)]
+    call = [sys.executable, "-m", "infogaze.cli", "page", str(out), "--models", f"digits,{paper_folder}", *given]
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
 
 
 @pytest.fixture(scope="session")
