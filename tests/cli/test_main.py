@@ -33,7 +33,8 @@ def kind_of(name: str) -> Any:
 
 def texts_of(kind: type) -> dict[str, str]:
     """What is to be said of each option; those of a group are in it by themselves."""
-    types, found = get_type_hints(kind), {}
+    types = get_type_hints(kind)
+    found: dict[str, str] = {}
     for option, text in field_texts(kind).items():
         of = types[option]
         found |= texts_of(of) if is_dataclass(of) and isinstance(of, type) else {option: text}
