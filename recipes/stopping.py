@@ -14,10 +14,11 @@ from torch import Tensor
 import infogaze
 from infogaze.data.options import ReadOptions
 from infogaze.data.registry import load_set
-from infogaze.evaluation.early_stopping import FORMS, STOP_RULES, can_be_read, early_stopping
+from infogaze.evaluation.early_stopping import FORMS, STOP_RULES, early_stopping
 from infogaze.evaluation.estimates import accuracy_of_mean
 from infogaze.evaluation.exact_pass import exact_pass
 from infogaze.evaluation.measurement import Subject
+from infogaze.evaluation.risk_control import can_be_read
 
 _BATCH_SIZE = 200
 

@@ -13,7 +13,14 @@ from torch import Tensor
 
 from infogaze.evaluation.exact_pass import Records
 from infogaze.evaluation.measurement import Measurement, OnProgress, Subject
-from infogaze.evaluation.risk_control import Outcomes, candidates, loosest_safe, outcomes, thresholds_by_look
+from infogaze.evaluation.risk_control import (
+    Outcomes,
+    can_be_read,
+    candidates,
+    loosest_safe,
+    outcomes,
+    thresholds_by_look,
+)
 from infogaze.evaluation.store import Record
 from infogaze.gaze.stopping import RULES, RuleName
 from infogaze.rng import stream_seed
@@ -87,11 +94,6 @@ def early_stopping(records: Records, *, splits: int = SPLITS, seed: int = 0) -> 
         broken=broken.nan_to_num().to(torch.uint8),
         broken_on_half=broken_on_half.nan_to_num().to(torch.uint8),
     )
-
-
-def can_be_read(records: Records, rule: RuleName) -> bool:
-    """Whether there is something for the rule to read: a gain needs a policy with a map."""
-    return rule != "gain" or bool(records.expected.any())
 
 
 def _some_of(levels: Float[Tensor, " C"]) -> Float[Tensor, " levels"]:

@@ -76,6 +76,11 @@ def outcomes(records: Records, rule: RuleName) -> Outcomes:
     return Outcomes(sureness=sureness.double(), correct=records.correct)
 
 
+def can_be_read(records: Records, rule: RuleName) -> bool:
+    """Whether there is something for the rule to read: a gain needs a policy with a map."""
+    return rule != "gain" or bool(records.expected.any())
+
+
 def candidates(rule: RuleName, num_classes: int) -> Float[Tensor, " C"]:
     """Levels of sureness to be tested, from strict to loose; fixed before any scene is seen."""
     if rule == "confidence":
@@ -164,7 +169,7 @@ def calibrated(records: Records, rule: RuleName, *, gap: float, delta: float, by
     """The rule that stops as early as is safe, by the records of scenes that chose nothing else; see `CalibratedStop`."""
     scenes, budget, num_classes = records.log_probabilities.shape
     require_enough(scenes, gap=gap, delta=delta, by_look=by_look)
-    if rule == "gain" and not bool(records.expected.any()):
+    if not can_be_read(records, rule):
         raise InfogazeError("the rule 'gain' needs a policy with a map of gains; this one chooses its looks without")
     found = outcomes(records, rule)
     if by_look:
