@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -36,3 +37,15 @@ def test_a_missing_extra_is_one_line(adapter: str, library: str) -> None:
     said = done.stderr.strip().splitlines()[-1]
     assert said.startswith(f"infogaze.errors.InfogazeError: infogaze.adapters.{adapter} needs the extra '{adapter}' (")
     assert said.endswith(f": pip install 'infogaze[{adapter}]'")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_an_adapter_leaves_the_programs_logging_as_it_was(path: Path) -> None:
+    program = f"""
+import logging
+before = logging.root.level, list(logging.root.handlers)
+import infogaze.adapters.{path.stem}
+assert (logging.root.level, logging.root.handlers) == before, (logging.root.level, logging.root.handlers)
+"""
+    environment = {**os.environ, "PYTEST_RUNNING": "1"}  # or pymmcore-plus keeps a log in the user's own folder
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)

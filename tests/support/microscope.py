@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +16,8 @@ from torch import Tensor
 
 from infogaze.gaze.scale import Scale
 from infogaze.gaze.sensor import ImageSensor
+
+logging.root.setLevel(logging.WARNING)  # as Python has it; pymmcore-plus has set it to DEBUG, for all tests
 
 
 class Stage(XYStageDevice):

@@ -8,6 +8,7 @@ is interrupted tells the acquisition that there are no more events.
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import sys
@@ -26,6 +27,7 @@ from infogaze.errors import InfogazeError
 from infogaze.gaze.episode import Episode
 from infogaze.gaze.scale import Scale
 
+_LEVEL = logging.root.level
 try:
     from pymmcore_plus import CMMCorePlus
     from useq import MDAEvent
@@ -33,6 +35,8 @@ except ImportError as error:
     raise InfogazeError(
         f"infogaze.adapters.micromanager needs the extra 'micromanager' ({error}): pip install 'infogaze[micromanager]'"
     ) from None
+finally:
+    logging.root.setLevel(_LEVEL)  # pymmcore-plus has just set it to DEBUG, for every library of the program
 
 _KEY = "infogaze_look"
 """Of an event's metadata: the number of the event."""
