@@ -18,6 +18,8 @@ from infogaze import (
     METHODS,
     Agent,
     CalibratedStop,
+    DistilledPolicy,
+    GainPolicy,
     ImageSensor,
     Model,
     ModelConfig,
@@ -28,8 +30,9 @@ from infogaze import (
 from infogaze.errors import InfogazeError
 from infogaze.files import write_whole
 from infogaze.methods.registry import build_for
-from infogaze.models import FORMAT, bundled, make_agent, store_stop, weights_digest
+from infogaze.models import FORMAT, bundled, make_agent, store_distilled, store_stop, weights_digest
 from infogaze.nn.dictionary import Dictionary
+from infogaze.nn.distilled import DistilledGain
 from infogaze.nn.pixels import normalise_pixels
 from infogaze.nn.typicality import fit_typicality
 from infogaze.pictures import Fit
@@ -481,6 +484,62 @@ def test_a_tampered_file_of_typical_glimpses_is_refused(
     infogaze.save(with_typicality(), tmp_path / "model")
     tamper(tmp_path / "model" / "typicality.safetensors")
     with pytest.raises(ModelFolderError, match=rf"typicality\.safetensors: .*{said}"):
+        infogaze.load(tmp_path / "model")
+
+
+def with_distilled() -> Agent:
+    """An agent with a gain that has learned nothing."""
+    agent = tiny_agent()
+    agent.distilled = DistilledGain(CONFIG.belief_size, CONFIG.grid.num_locations)
+    for number, value in enumerate(agent.distilled.parameters()):
+        value.data.normal_(generator=torch.Generator().manual_seed(number))
+    return agent
+
+
+def test_a_distilled_gain_is_saved_and_chosen_by_when_it_is_asked_for(folder: Path, tmp_path: Path) -> None:
+    agent, before = with_distilled(), weights_digest(folder)
+    assert agent.distilled is not None
+    infogaze.save(agent, tmp_path / "model")
+    exact, fast = infogaze.load(tmp_path / "model"), infogaze.load(tmp_path / "model", gain="distilled")
+    assert isinstance(exact.policy, GainPolicy)
+    assert isinstance(fast.policy, DistilledPolicy)
+    for again in (exact.distilled, fast.policy.distilled):
+        assert again is not None
+        assert all(torch.equal(a, b) for a, b in zip(again.parameters(), agent.distilled.parameters(), strict=True))
+    store_distilled(folder, agent.distilled)
+    assert infogaze.load(folder, gain="distilled").distilled is not None
+    assert weights_digest(folder) == before, "what was measured of the exact gain holds"
+    assert "distilled" not in str(sorted(load_file(folder / "model.safetensors")))
+    infogaze.save(tiny_agent(), tmp_path / "model")
+    assert not (tmp_path / "model" / "gain.safetensors").exists()
+    with pytest.raises(InfogazeError, match="no distilled gain"):
+        infogaze.load(tmp_path / "model", gain="distilled")
+
+
+def other_gain(path: Path) -> None:
+    save_file(DistilledGain(CONFIG.belief_size, 3).state_dict(), path)
+    rewrite(path.parent, distilled=digest_of(path))
+
+
+def gain_that_is_no_number(path: Path) -> None:
+    tensors = load_file(path)
+    save_file({name: torch.full_like(value, torch.nan) for name, value in tensors.items()}, path)
+    rewrite(path.parent, distilled=digest_of(path))
+
+
+@pytest.mark.parametrize(
+    ("tamper", "said"),
+    [
+        (damage, "digest"), (Path.unlink, "missing"), (other_gain, "a gain for this model"),
+        (gain_that_is_no_number, "NaN"), (elsewhere, "link"),
+    ],
+)  # fmt: skip
+def test_a_tampered_file_of_a_distilled_gain_is_refused(
+    tamper: Callable[[Path], object], said: str, tmp_path: Path
+) -> None:
+    infogaze.save(with_distilled(), tmp_path / "model")
+    tamper(tmp_path / "model" / "gain.safetensors")
+    with pytest.raises(ModelFolderError, match=rf"gain\.safetensors: .*{said}"):
         infogaze.load(tmp_path / "model")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -9,6 +10,7 @@ from importlib import import_module
 import pytest
 
 import infogaze
+from tests.support.paths import ROOT
 
 HEAVY = {"torch", "numpy", "matplotlib", "sklearn", "scipy", "torchvision", "tyro", "rich"}
 
@@ -37,6 +39,11 @@ def test_the_public_names_are_listed_and_no_others_are_promised() -> None:
     assert dir(infogaze) == sorted(infogaze.__all__)
     assert set(infogaze._HOME_OF) | {"__version__"} == set(infogaze.__all__)
     assert len(set(infogaze.__all__)) == len(infogaze.__all__)
+
+
+def test_every_public_name_has_its_entry_in_the_api_page_once() -> None:
+    entries = re.findall(r"^::: infogaze\.(\w+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    assert sorted(entries) == sorted(set(infogaze.__all__) - {"__version__"})
 
 
 def test_a_name_that_there_is_not_is_an_attribute_error() -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from infogaze.gaze.agent import Agent, Origin
     from infogaze.gaze.classification import Classification, sample_picture
     from infogaze.gaze.episode import Episode, Look
-    from infogaze.gaze.policies import Choice, GainPolicy, Policy, RandomPolicy, RasterPolicy
+    from infogaze.gaze.policies import Choice, DistilledPolicy, GainPolicy, Policy, RandomPolicy, RasterPolicy
     from infogaze.gaze.retrying import Retrying
     from infogaze.gaze.scale import Scale
     from infogaze.gaze.sensor import ImageSensor, LookFailed, Seen, Sensor
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from infogaze.sensors.http import HttpSensor
     from infogaze.sensors.tiff import TiffSensor
     from infogaze.tasks.calibrate import calibrate
+    from infogaze.tasks.distil import distil
     from infogaze.tasks.evaluate import evaluate
     from infogaze.tasks.score import score
     from infogaze.tasks.train import train
@@ -56,7 +57,7 @@ _HOMES = {
     "gaze.agent": ("Agent", "Origin"),
     "gaze.classification": ("Classification", "sample_picture"),
     "gaze.episode": ("Episode", "Look"),
-    "gaze.policies": ("Choice", "GainPolicy", "Policy", "RandomPolicy", "RasterPolicy"),
+    "gaze.policies": ("Choice", "DistilledPolicy", "GainPolicy", "Policy", "RandomPolicy", "RasterPolicy"),
     "gaze.retrying": ("Retrying",),
     "gaze.scale": ("Scale",),
     "gaze.sensor": ("ImageSensor", "LookFailed", "Seen", "Sensor"),
@@ -82,6 +83,7 @@ _HOMES = {
     "sensors.http": ("HttpSensor",),
     "sensors.tiff": ("TiffSensor",),
     "scoring.scorer": ("Scorer",),
+    "tasks.distil": ("distil",),
     "tasks.evaluate": ("evaluate",),
     "tasks.score": ("score",),
     "tasks.train": ("train",),
@@ -104,6 +106,7 @@ __all__ = [
     "Confident",
     "Decoder",
     "Dictionary",
+    "DistilledPolicy",
     "Episode",
     "GainPolicy",
     "GlimpseBackbone",
@@ -145,6 +148,7 @@ __all__ = [
     "__version__",
     "build",
     "calibrate",
+    "distil",
     "evaluate",
     "export_onnx",
     "load",

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError
@@ -28,15 +28,19 @@ from infogaze.gaze.agent import Agent, Origin, require_temperatures
 from infogaze.gaze.stopping import CalibratedStop
 from infogaze.methods.registry import METHODS, build_for
 from infogaze.nn.config import ModelConfig
+from infogaze.nn.distilled import DistilledGain
 from infogaze.nn.model import GlimpseClassifier
 from infogaze.nn.posterior import MaskedLinear
 from infogaze.nn.typicality import Typicality
 from infogaze.pictures import Fit
 from infogaze.typed import from_plain, to_plain
 
+Gain = Literal["exact", "distilled"]
+"""How looks are chosen: as the model's method does, or by what was distilled from that."""
 FORMAT = 3
 _WEIGHTS = "model.safetensors"
 _TYPICALITY = "typicality.safetensors"
+_DISTILLED = "gain.safetensors"
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\.safetensors")
 _DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -67,6 +71,8 @@ class Description:
     """SHA-256 of the file with the statistics behind that score."""
     stop: CalibratedStop | None = None
     """When scenes may stop, as `infogaze calibrate` chose it; None looks until the budget is spent."""
+    distilled: str | None = None
+    """SHA-256 of the file with the gain that `infogaze distil` made; None where there is none."""
 
     def __post_init__(self) -> None:
         for name, most in (("num_looks", 1_000_000), ("num_samples", 100_000)):
@@ -86,7 +92,8 @@ class Description:
                 raise InfogazeError(
                     f"weights names {name!r}; a file of the folder itself is allowed, such as {_WEIGHTS}"
                 )
-        for digest in (*self.weights.values(), *([] if self.typicality is None else [self.typicality])):
+        others = (digest for digest in (self.typicality, self.distilled) if digest is not None)
+        for digest in (*self.weights.values(), *others):
             if not _DIGEST.fullmatch(digest):
                 raise InfogazeError(f"a digest is {digest!r}; 64 hexadecimal digits (SHA-256) are allowed")
         if (self.typicality is None) != (self.ood_threshold is None):
@@ -98,8 +105,16 @@ def bundled() -> list[str]:
     return sorted(entry.name for entry in resources.files("infogaze").joinpath("bundled").iterdir() if entry.is_dir())
 
 
-def load(name_or_folder: str | os.PathLike[str], device: torch.device | str = "cpu", *, compile: bool = False) -> Agent:
+def load(
+    name_or_folder: str | os.PathLike[str],
+    device: torch.device | str = "cpu",
+    *,
+    gain: Gain = "exact",
+    compile: bool = False,
+) -> Agent:
     """An agent from a bundled name or from a folder that `save` or a training run wrote. Digests and shapes are checked.
+
+    With gain "distilled" it chooses by the gain that `infogaze distil` made, not by what it imagines.
 
     With `compile`, on a CUDA device: parts are compiled, decisions captured as one graph, and products in bfloat16. The first look at a
     batch of a new size then takes long, and the others are fast.
@@ -114,6 +129,8 @@ def load(name_or_folder: str | os.PathLike[str], device: torch.device | str = "c
                 f"{folder}: no such folder, and no bundled model has that name ({', '.join(bundled())})"
             )
         agent = _load(folder, device)
+    if gain == "distilled":
+        agent = agent.with_distilled_gain()
     return compiled(agent) if compile else agent
 
 
@@ -122,12 +139,17 @@ def compiled(agent: Agent) -> Agent:
     from infogaze.gaze.captured import CapturedPolicy
     from infogaze.nn.compilation import compile_parts
 
-    if agent.model.device.type != "cuda":
-        raise InfogazeError(f"compile is for CUDA devices, and the model is on {agent.model.device}")
+    require_cuda(agent.model.device)
     compile_parts(agent.model)
     fast = agent.with_policy(CapturedPolicy(agent.policy)).with_stop(agent.stop)
     fast.precision = "bfloat16"
     return fast
+
+
+def require_cuda(device: torch.device) -> None:
+    """Refuse to compile for another device, where it is no faster."""
+    if device.type != "cuda":
+        raise InfogazeError(f"compile is for CUDA devices, and the model is on {device}")
 
 
 def make_agent(
@@ -141,6 +163,7 @@ def make_agent(
     temperatures: Sequence[float] | None = None,
     typicality: Typicality | None = None,
     stop: CalibratedStop | None = None,
+    distilled: DistilledGain | None = None,
 ) -> Agent:
     """An agent around a method's networks, choosing its looks as the method does."""
     return Agent(
@@ -153,6 +176,7 @@ def make_agent(
         temperatures=temperatures,
         typicality=typicality,
         stop=stop,
+        distilled=distilled,
         origin=origin,
     )
 
@@ -178,6 +202,9 @@ def save(
     if agent.typicality is not None:
         statistics = {"mean": agent.typicality.mean, "whitening": agent.typicality.whitening}
         typical = tensors_to_bytes({name: _stored(value, torch.float32) for name, value in statistics.items()})
+    distilled = None
+    if agent.distilled is not None:
+        distilled = _distilled_file(agent.distilled, dtype)
     description = Description(
         format=FORMAT,
         method=agent.origin.method,
@@ -192,16 +219,19 @@ def save(
         ood_threshold=None if agent.typicality is None else agent.typicality.threshold,
         typicality=None if typical is None else _digest(typical),
         stop=agent.stop,
+        distilled=None if distilled is None else _digest(distilled),
     )
+    if typical is not None:
+        files[_TYPICALITY] = typical
+    if distilled is not None:
+        files[_DISTILLED] = distilled
     folder = make_folder(Path(folder))
     for name, data in files.items():
         write_whole(folder / name, data)
-    if typical is not None:
-        write_whole(folder / _TYPICALITY, typical)
     write_json(folder / "model.json", to_plain(description))
-    kept = {*files, *(() if typical is None else (_TYPICALITY,))}
-    for old in {*folder.glob("model.safetensors"), *folder.glob("model-*-of-*.safetensors"), *folder.glob(_TYPICALITY)}:
-        if old.name not in kept:
+    ours = ("model.safetensors", "model-*-of-*.safetensors", _TYPICALITY, _DISTILLED)
+    for old in {path for pattern in ours for path in folder.glob(pattern)}:
+        if old.name not in files:
             old.unlink()
 
 
@@ -209,6 +239,13 @@ def store_stop(folder: Path, stop: CalibratedStop | None) -> None:
     """Give the model in a folder a calibrated rule, or take it away; its weights are not touched."""
     path = folder / "model.json"
     write_json(path, to_plain(replace(_description(path), stop=stop, format=FORMAT)))
+
+
+def store_distilled(folder: Path, distilled: DistilledGain) -> None:
+    """Give the model in a folder a distilled gain, beside its weights, which are not touched."""
+    path, data = folder / "model.json", _distilled_file(distilled, torch.float32)
+    write_whole(folder / _DISTILLED, data)
+    write_json(path, to_plain(replace(_description(path), distilled=_digest(data), format=FORMAT)))
 
 
 def weights_digest(folder: Path) -> str:
@@ -241,6 +278,10 @@ def _stored(value: Tensor, dtype: torch.dtype) -> Tensor:
     return value.detach().to("cpu", dtype if value.is_floating_point() else value.dtype).contiguous()
 
 
+def _distilled_file(distilled: DistilledGain, dtype: torch.dtype) -> bytes:
+    return tensors_to_bytes({name: _stored(value, dtype) for name, value in distilled.state_dict().items()})
+
+
 def _masked(model: GlimpseClassifier) -> dict[str, MaskedLinear]:
     return {name: part for name, part in model.named_modules() if isinstance(part, MaskedLinear)}
 
@@ -266,6 +307,7 @@ def _load(folder: Path, device: torch.device | str) -> Agent:
     _require_shapes(bare, tensors, folder)
     model = build_for(description.method, description.model)
     _fill(model, tensors, folder)
+    distilled = _distilled(folder, description)
     origin = Origin(method=description.method, config=description.model, num_samples=description.num_samples)
     return make_agent(
         model.to(device),
@@ -277,6 +319,7 @@ def _load(folder: Path, device: torch.device | str) -> Agent:
         temperatures=description.temperatures,
         typicality=_typicality(folder, description),
         stop=description.stop,
+        distilled=None if distilled is None else distilled.to(device),
     )
 
 
@@ -398,3 +441,18 @@ def _typicality(folder: Path, description: Description) -> Typicality | None:
     if not all(bool(value.isfinite().all()) for value in found.values()):
         raise ModelFolderError(f"{path}: holds NaN or infinity")
     return Typicality(found["mean"].float(), found["whitening"].float(), description.ood_threshold)
+
+
+def _distilled(folder: Path, description: Description) -> DistilledGain | None:
+    if description.distilled is None:
+        return None
+    path, config = folder / _DISTILLED, description.model
+    found = _tensors(path, description.distilled)
+    distilled = DistilledGain(config.belief_size, config.grid.num_locations)
+    wanted = {name: tuple(value.shape) for name, value in distilled.state_dict().items()}
+    if {name: tuple(value.shape) for name, value in found.items()} != wanted:
+        raise ModelFolderError(f"{path}: does not hold a gain for this model")
+    if not all(bool(value.isfinite().all()) for value in found.values()):
+        raise ModelFolderError(f"{path}: holds NaN or infinity")
+    distilled.load_state_dict({name: value.float() for name, value in found.items()})
+    return distilled

@@ -60,6 +60,8 @@ class SceneNoise:
 
     def normal(self, *shape: int) -> Float[Tensor, "B ..."]:
         """Standard normal, independent, [B, *shape], by the Box-Muller transform."""
+        if not all(shape):
+            return torch.zeros(len(self.seeds), *shape, device=self.seeds.device)
         radius = torch.sqrt(-2.0 * torch.log(self._uniform(2 * self.look, shape)))
         return radius * torch.cos(2.0 * math.pi * self._uniform(2 * self.look + 1, shape))
 

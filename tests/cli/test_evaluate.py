@@ -319,6 +319,15 @@ def test_images_that_do_not_fit_the_run_are_refused(
     assert "no such file" in refused(capsys, run, "--root", home / "nowhere.npz")
 
 
+def test_compiling_elsewhere_than_on_a_gpu_is_refused_before_anything_is_measured(
+    trained: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(trained / "random-0-set", home / "random-0-set"))
+    line = refused(capsys, "evaluate", str(run), "--device", "cpu", "--compile")
+    assert "compile is for CUDA devices" in line
+    assert not (run / "evaluation").exists()
+
+
 def test_wrong_values_are_refused(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = trained / "random-0-set"
     assert "batch_size is 0; it must be at least 1" in refused(capsys, run, "--batch-size", "0")

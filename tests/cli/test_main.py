@@ -122,6 +122,7 @@ ASKED: dict[str, list[str]] = {
     "sweep": ["digits", "--out", "x"],
     "init": ["folder"],
     "calibrate": ["x"],
+    "distil": ["x"],
     "score": ["folder", "--out", "x"],
     "gym": ["digits", "--env", "digits"],
     "export": ["digits", "x"],

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import Tensor
 
-from infogaze import Origin, RandomPolicy, scene_seeds
+from infogaze import Belief, Choice, GlimpseClassifier, Origin, Policy, RandomPolicy, SceneNoise, scene_seeds
 from infogaze.data.sets import Split
 from infogaze.evaluation.rollouts import roll_out
+from infogaze.gaze.captured import CapturedPolicy
 from infogaze.methods.registry import build_for
 from infogaze.models import make_agent
 from tests.support.looks import looked_alike
@@ -71,3 +73,33 @@ def test_correct_says_whether_the_likeliest_label_is_the_true_one() -> None:
         for look in range(4):
             best = max(range(3), key=lambda c: float(rollouts.probabilities[scene, look, c]))
             assert bool(rollouts.correct[scene, look]) == (best == int(SPLIT.labels[scene]))
+
+
+def test_a_captured_policy_gets_batches_of_one_size_and_every_scene_is_kept_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes: list[int] = []
+
+    class Here:
+        """Stands for a captured graph, which needs a GPU."""
+
+        def __init__(self, policy: Policy, model: GlimpseClassifier, *given: object, **more: object) -> None:
+            self.policy, self.model = policy, model
+
+        def replay(self, belief: Belief, candidates: Tensor, noise: SceneNoise) -> Choice:
+            sizes.append(len(candidates))
+            return self.policy(self.model, belief, candidates=candidates, noise=noise)
+
+    monkeypatch.setattr("infogaze.gaze.captured._Captured", Here)
+    captured, seen = AGENT.with_policy(CapturedPolicy(AGENT.policy)), list[int]()
+    for seed in (2, scene_seeds(2, 7)):
+        one = roll_out(AGENT, SPLIT, seed=seed, batch_size=3)
+        other = roll_out(captured, SPLIT, seed=seed, batch_size=3, imagine=True, on_progress=seen.append)
+        assert set(sizes) == {3}
+        assert torch.equal(other.labels, SPLIT.labels)
+        looked_alike(one.locations, other.locations)
+        assert other.imagined is None or len(other.imagined) == 7
+    assert seen == [3, 3, 1, 3, 3, 1]
+    sizes.clear()
+    roll_out(captured, SPLIT, batch_size=200)
+    assert set(sizes) == {7}, "fewer scenes than a batch are one batch"

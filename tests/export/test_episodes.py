@@ -15,6 +15,7 @@ import torch
 import infogaze
 from infogaze import METHODS, Agent, CalibratedStop, ImageSensor, ModelConfig
 from infogaze.export.contract import Precision
+from infogaze.nn.distilled import DistilledGain
 from infogaze.typed import to_plain
 from tests.support.exported import looking, onnx_loop, require_same_episodes, typicality
 from tests.support.tiny import CONFIG, PRESET_SIZES, TOKEN_SIZES, scenes
@@ -34,6 +35,15 @@ def mirrored(agent: Agent) -> Agent:
     return agent
 
 
+def by_distilled_gain(agent: Agent) -> Agent:
+    """With a gain that has learned nothing, and says something else of every belief and place."""
+    gain = DistilledGain(CONFIG.belief_size, CONFIG.grid.num_locations)
+    for number, value in enumerate(gain.parameters()):
+        value.data.normal_(generator=torch.Generator().manual_seed(number))
+    agent.distilled = gain
+    return agent.with_distilled_gain()
+
+
 def all_told(agent: Agent) -> Agent:
     """With all that an agent can have beside its networks."""
     agent.flip_tta, agent.temperatures, agent.typicality = True, (0.5, 2.0), typicality(agent)
@@ -50,6 +60,7 @@ CASES: dict[str, tuple[str, ModelConfig, Callable[[Agent], Agent]]] = {
     "tokens, discriminative": ("discriminative", TOKEN_SIZES, plain),
     "row by row": ("random", PRESET_SIZES, lambda agent: agent.with_policy(infogaze.RasterPolicy())),
     "another question": ("infogaze", PRESET_SIZES, lambda agent: agent.ask({"first": ["class 0"], "other": None})),
+    "a distilled gain": ("paper", PRESET_SIZES, by_distilled_gain),
     "a finer grid": ("paper", PRESET_SIZES, lambda agent: agent.on_grid(stride=1)),
 }
 

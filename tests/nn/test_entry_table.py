@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from infogaze import Agent, Backbone, Belief, GainPolicy, ImageSensor, Model, ModelConfig, build
-from infogaze.nn.dictionary import Dictionary
+from infogaze.nn.dictionary import Dictionary, Places
 from infogaze.nn.gain import CRITERIA, Criterion, mutual_information
 from tests.support.dictionaries import (
     ATTENTIVE,
@@ -120,12 +120,33 @@ def _new_entries(model: Model) -> None:
         dictionary_of(model).entries.mul_(-2.0)
 
 
+def _new_head(model: Model) -> None:
+    """What the dictionary's head makes of places is kept too."""
+    with torch.no_grad():
+        dictionary_of(model).usual.weight.mul_(-1.5)
+
+
+def _other_head(model: Model) -> None:
+    dictionary_of(model).locate.load_state_dict(dictionary_of(model_of(seed=7)).locate.state_dict(), assign=True)
+
+
 def _new_statistics(model: Model) -> None:
     model.backbone.get_submodule("belief_update.feature_norm").get_buffer("running_mean").add_(3.0)
 
 
 @pytest.mark.parametrize(
-    "change", [_load, _load_backbone, _assign_backbone, _step, _fused_step, _new_entries, _new_statistics]
+    "change",
+    [
+        _load,
+        _load_backbone,
+        _assign_backbone,
+        _step,
+        _fused_step,
+        _new_entries,
+        _new_head,
+        _other_head,
+        _new_statistics,
+    ],
 )
 def test_the_table_is_computed_anew_when_what_it_follows_from_has_changed(
     change: Callable[[Model], None], monkeypatch: pytest.MonkeyPatch
@@ -150,6 +171,28 @@ def test_the_table_is_forgotten_when_the_mode_is_set() -> None:
         assert model.train(mode) is model
         assert model._table is None
         assert model.training is model.imagination.training is mode
+
+
+def test_what_the_head_makes_of_places_is_kept_for_decisions_and_forgotten_with_the_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = model_of()
+    dictionary, belief, calls = dictionary_of(model), belief_of(model), list[None]()
+    real = dictionary.places
+
+    def places(locations: Tensor) -> Places:
+        calls.append(None)
+        return real(locations)
+
+    monkeypatch.setattr(dictionary, "places", places)
+    for _ in range(3):
+        gain_of(model, belief)
+    assert len(calls) == 1
+    dictionary.imagine(belief, LIKELY, noise=NO_NOISE)
+    assert len(calls) == 2, "where gradients may be wanted they are those of the weights as they are"
+    model.eval()
+    gain_of(model, belief)
+    assert len(calls) == 3
 
 
 def test_a_copy_of_a_model_has_a_table_of_its_own() -> None:

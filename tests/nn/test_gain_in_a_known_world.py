@@ -14,7 +14,7 @@ from torch.nn import functional
 from infogaze import Backbone, Belief, GlimpseGrid, Model
 from infogaze.grid import extract
 from infogaze.nn.decoder import Decoder
-from infogaze.nn.dictionary import Dictionary
+from infogaze.nn.dictionary import Dictionary, Places
 from infogaze.nn.gain import CRITERIA
 from infogaze.nn.imagination import Imagined
 from infogaze.nn.partial_vae import PartialVAE
@@ -237,8 +237,8 @@ class WorldDictionary(Dictionary):
         self.double()
         self.entries.data = torch.eye(SYMBOLS, dtype=torch.float64)
 
-    def logits(self, hidden: Tensor, locations: Tensor) -> Tensor:
-        return torch.einsum("bs,sln->bln", hidden.exp(), SHOWN[:, GRID.nearest(locations)]).log()
+    def logits(self, hidden: Tensor, places: Places) -> Tensor:
+        return torch.einsum("bs,sln->bln", hidden.exp(), SHOWN).log()
 
 
 @pytest.mark.parametrize("seen", [(), (2,), (0, 3), (0, 1, 2), (0, 1, 2, 3)], ids=str)

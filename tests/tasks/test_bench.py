@@ -11,7 +11,7 @@ from infogaze.cli.main import main
 from infogaze.data.sets import Split
 from infogaze.methods.registry import METHODS
 from infogaze.presets import preset
-from infogaze.tasks.bench import flops_per_image
+from infogaze.tasks.bench import ROWS, flops_per_image, rows_of
 from tests.support.calls import refused
 
 
@@ -21,8 +21,8 @@ def test_bench_writes_every_row_with_its_machine(tmp_path: Path, capsys: pytest.
     record = json.loads(out.read_text())
     assert (record["preset"], record["method"]) == ("digits", "infogaze")
     assert record["device"].startswith("CPU")
-    assert [row["row"] for row in record["rows"]] == ["phase 1", "phase 2", "phase 3", "test", "decision"]
-    assert [row["batch_size"] for row in record["rows"]] == [2, 2, 2, 2, 1]
+    assert [row["row"] for row in record["rows"]] == list(ROWS)
+    assert [row["batch_size"] for row in record["rows"]] == [2, 2, 2, 2, 1, 1, 1, 1]
     for row in record["rows"]:
         assert row["images_per_second"] == pytest.approx(1000 * row["batch_size"] / row["milliseconds"])
         assert row["gflop_per_image"] > 0
@@ -45,8 +45,11 @@ def test_bench_measures_the_phases_and_decisions_of_another_method(tmp_path: Pat
     main(["bench", "digits", "--method", "dictionary", *given])
     record = json.loads(out.read_text())
     assert record["method"] == "dictionary"
-    assert [row["row"] for row in record["rows"]] == ["phase 1", "phase 2", "phase 3", "test", "decision"]
-    assert all(row["gflop_per_image"] > 0 for row in record["rows"])
+    assert [row["row"] for row in record["rows"]] == list(ROWS)
+    work = {row["row"]: row["gflop_per_image"] for row in record["rows"]}
+    assert all(gflop > 0 for gflop in work.values())
+    assert work["distilled decision"] < 0.1 * work["decision"]
+    assert work["distilled scene"] < 0.5 * work["scene"]
     main(["bench", "digits", "--method", "random", "--rows", "phase 2", "decision", *given])
     assert [row["row"] for row in json.loads(out.read_text())["rows"]] == ["phase 2", "decision"]
 
@@ -56,7 +59,16 @@ def test_bench_refuses_a_phase_that_a_method_does_not_have(
     method: str, phases: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = refused(capsys, "bench", "digits", "--method", method, "--device", "cpu", "--rows", "phase 1", "phase 3")
-    assert f"phase 3 of {method} is not there; it has {phases} phase" in line
+    assert f"phase 3 of {method} is not there; it has phase 1" in line
+    assert f"phase {phases}" in line
+    assert f"phase {phases + 1}," not in line
+
+
+def test_without_rows_all_that_a_method_has_are_measured() -> None:
+    assert rows_of("infogaze") == ROWS
+    assert rows_of("discriminative") == ("phase 1", "phase 2", "test", "decision", "scene")
+    assert rows_of("oracle") == ("phase 1", "phase 2"), "it must be shown the scenes"
+    assert rows_of("cnn") == ("phase 1",)
 
 
 def test_bench_refuses_a_method_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,8 +86,8 @@ def test_a_decision_by_dictionary_is_the_head_and_what_is_left_of_r_and_c() -> N
     )
     counted = flops_per_image("decision", "dictionary", replace(settings, model=sizes), split=split)
     places, entries, h = sizes.grid.num_locations, sizes.dictionary_entries, sizes.belief_size
-    head = h * h + places * (18 * h + 2 * h * h + h * h + 2 * h * entries)
-    # R's part that needs no belief was made of every entry at every place before; decisions have it.
+    # What needs no belief was made of every place, and by R of every entry there, before; decisions have it.
+    head = h * h + places * (h * h + h * entries)
     look = h * h + places * settings.num_entries * h * sizes.num_classes + h * sizes.num_classes
     assert counted == pytest.approx(2 * (head + look), rel=0.01)
 

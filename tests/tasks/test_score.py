@@ -18,10 +18,12 @@ import torch
 import infogaze
 from infogaze import ImageSensor, InfogazeError, ReadOptions, scene_seeds, score
 from infogaze.cli.main import main
+from infogaze.nn.distilled import DistilledGain
 from infogaze.scoring.parts import parts_of
 from tests.support.calls import refused
 from tests.support.methods import agent_of, made
 from tests.support.scoring import grey_agent, saved_model, scenes_of_noise, write_arrays, write_pictures
+from tests.support.tiny import CONFIG
 
 TRAIN, TEST = 14, 9
 Row = dict[str, Any]
@@ -216,6 +218,27 @@ def test_what_cannot_be_scored_is_said_before_anything_is_written(
     line = refused(capsys, "score", "arrays", "--root", arrays, *given)
     assert line == "infogaze: writing Parquet needs the extra \"score\": pip install 'infogaze[score]'"
     assert not out.exists()
+
+
+def test_places_may_be_chosen_by_a_distilled_gain_and_rows_say_so(
+    model: Path, arrays: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"model": model, "root": arrays, "split": "test", "quiet": True}
+    with pytest.raises(InfogazeError, match="no distilled gain"):
+        score("arrays", out=tmp_path / "none", gain="distilled", **given)  # type: ignore[arg-type]
+    agent = infogaze.load(model)
+    agent.distilled = DistilledGain(CONFIG.belief_size, CONFIG.grid.num_locations)
+    for number, value in enumerate(agent.distilled.parameters()):
+        value.data.normal_(generator=torch.Generator().manual_seed(number))
+    infogaze.save(agent, tmp_path / "model")
+    given["model"] = tmp_path / "model"
+    score("arrays", out=tmp_path / "exact", **given)  # type: ignore[arg-type]
+    score("arrays", out=tmp_path / "fast", gain="distilled", **given)  # type: ignore[arg-type]
+    where = [[row["locations"] for row in rows_of(tmp_path / name)] for name in ("exact", "fast")]
+    assert where[0] != where[1]
+    assert [first for first, *_ in where[0]] == [first for first, *_ in where[1]], "first looks are the same"
+    with pytest.raises(InfogazeError, match="gain is exact there and distilled here|model is"):
+        score("arrays", out=tmp_path / "exact", gain="distilled", **given)  # type: ignore[arg-type]
 
 
 def test_the_command_says_what_its_shard_holds(

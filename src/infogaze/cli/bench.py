@@ -32,10 +32,11 @@ class Bench:
     """Whose phases and decisions."""
     device: str = "auto"
     """Where: cpu, cuda, cuda:1; auto takes a GPU if there is one."""
-    rows: tuple[str, ...] = ROWS
-    """Which measurements: 'phase 1', 'phase 2', 'phase 3', 'test', 'decision'."""
+    rows: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="STR [STR ...]", help_behavior_hint="")] = None
+    """Which measurements: 'phase 1', 'phase 2', 'phase 3', 'test'; for one scene 'decision' and 'scene', all its looks, and both by a
+    'distilled' gain: 'distilled decision', 'distilled scene'. All that the method has if not given."""
     batch_size: int | None = None
-    """Scenes a step; 1024 on a GPU and 64 on the CPU if not given. A decision is for one scene always."""
+    """Scenes a step; 1024 on a GPU and 64 on the CPU if not given. A decision and a scene are of one always."""
     seconds: float = 5.0
     """How long each is measured, after warming up."""
     out: Path | None = None
@@ -43,7 +44,7 @@ class Bench:
 
     def run(self) -> None:
         """Measure, print, write."""
-        for row in self.rows:
+        for row in self.rows or ():
             if row not in ROWS:
                 raise InfogazeError(f"no row is called {row!r}; there are {', '.join(ROWS)}")
         device = device_named(self.device)

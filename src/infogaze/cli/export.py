@@ -12,7 +12,7 @@ import tyro
 from infogaze.errors import InfogazeError
 from infogaze.export.contract import Precision
 from infogaze.export.write import CONTRACT, export_onnx
-from infogaze.models import load
+from infogaze.models import Gain, load
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,8 @@ class Export:
     max_looks: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
     """The most looks that the belief has room for, where looks are kept as tokens; at least the budget; 32, or all locations if
     there are fewer, if not given."""
+    gain: Gain = "exact"
+    """What chooses the places: what the model imagines, or what `infogaze distil` made of it, which is smaller and faster."""
     overwrite: bool = False
     """Write over an export that is there already."""
 
@@ -42,7 +44,9 @@ class Export:
             raise InfogazeError(f"{self.folder}: a file, and a folder is needed")
         if (self.folder / CONTRACT).exists() and not self.overwrite:
             raise InfogazeError(f"{self.folder} holds an export already; --overwrite writes over it")
-        contract = export_onnx(load(self.name), self.folder, precision=self.precision, max_looks=self.max_looks)
+        contract = export_onnx(
+            load(self.name, gain=self.gain), self.folder, precision=self.precision, max_looks=self.max_looks
+        )
         for graph in contract.graphs.values():
             print(f"{self.folder / graph.file}: {graph.bytes / 1e6:.1f} MB, {len(graph.inputs)} inputs")
         print(

@@ -42,8 +42,9 @@ class Look:
     """Write over a picture that is there already."""
     budget: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
     """The most looks; the model's own budget if not given. Of more than eight the picture shows eight, with the first and the last."""
-    policy: Literal["own", "gain", "random", "raster"] = "own"
-    """How the looks are chosen: as the model's method does, or by expected gain, at random, row by row."""
+    policy: Literal["own", "gain", "distilled", "random", "raster"] = "own"
+    """How the looks are chosen: as the model's method does, or by expected gain, by that gain as `infogaze distil` made it fast, at random,
+    row by row."""
     num_samples: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
     """Scenes imagined behind each gain map; the model's own number if not given."""
     stop_at: Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")] = None
@@ -74,7 +75,11 @@ class Look:
             agent.flip_tta = not agent.flip_tta
         if not self.stop:
             agent = agent.with_stop(None)
-        if self.policy != "own" or self.num_samples is not None:
+        if self.policy == "distilled":
+            if self.num_samples is not None:
+                raise InfogazeError("policy is 'distilled', which imagines nothing: num_samples is not to be given")
+            agent = agent.with_distilled_gain()
+        elif self.policy != "own" or self.num_samples is not None:
             agent = agent.with_policy(self._policy(agent))
         picture = sample_picture() if self.image is None else self.image
         stop = None if self.stop_at is None else Confident(self.stop_at)
@@ -104,7 +109,7 @@ class Look:
             return RasterPolicy()
         if self.policy == "gain" and not method.imagines:
             raise InfogazeError(
-                f"policy is 'gain', and a model by {agent.origin.method} imagines nothing; own, random or raster is allowed"
+                f"policy is 'gain', and a model by {agent.origin.method} imagines nothing; own, distilled, random or raster is allowed"
             )
         return method.policy(agent.origin.num_samples if self.num_samples is None else self.num_samples)
 

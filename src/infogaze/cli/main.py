@@ -29,6 +29,7 @@ COMMANDS = {
     "score": "Classify many scenes look by look, and write one row a scene as Parquet.",
     "evaluate": "Measure runs on the test split they belong to, every image once.",
     "calibrate": "Choose when a model may stop looking early, with a promise of what that costs.",
+    "distil": "Give a model a gain that is read from the belief in one pass, many times as fast as what it imagines.",
     "sweep": "Train and evaluate methods over seeds.",
     "report": "Turn evaluated runs into one page with all figures: accuracy, policies, calibration, rollouts and more.",
     "data": "List the image sets, check one file by file, or draw a sheet of its images.",

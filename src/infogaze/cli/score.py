@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from infogaze.cli.settings import RunFile, read_changes_of, resolved_options, with_read
+from infogaze.models import Gain
 from infogaze.tasks.score import score
 
 
@@ -40,6 +41,8 @@ class Score:
     """Stop a scene as soon as its most likely label has this probability."""
     stop: bool = True
     """Stop as the model's own rule says, if `infogaze calibrate` gave it one and nothing above is another than it was calibrated for."""
+    gain: Gain = "exact"
+    """What chooses the places: what the model imagines, or what `infogaze distil` made of it, which is many times as fast."""
     seed: int = 0
     """Of the first looks and of what is imagined; a scene's own numbers follow from it and the scene's id."""
     batch_size: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
@@ -64,6 +67,7 @@ class Score:
             budget=self.budget,
             stop_at=self.stop_at,
             stop=self.stop,
+            gain=self.gain,
             seed=self.seed,
             batch_size=self.batch_size,
             part_size=self.part_size,

@@ -12,9 +12,10 @@ from torch import Tensor
 from infogaze.data.sets import Split
 from infogaze.evaluation.measurement import OnProgress
 from infogaze.gaze.agent import Agent
+from infogaze.gaze.captured import CapturedPolicy
 from infogaze.gaze.episode import Episode
 from infogaze.gaze.policies import ScenePolicy
-from infogaze.gaze.sensor import ImageSensor
+from infogaze.gaze.sensor import EpisodeSensor, ImageSensor
 from infogaze.gaze.travel import Travel
 from infogaze.rng import scene_seeds
 
@@ -56,7 +57,7 @@ class Rollouts:
 
 def clean_sensor(images: Tensor, glimpse_size: int, seeds: Int[Tensor, " B"]) -> ImageSensor:
     """A sensor that shows what is there."""
-    return ImageSensor(images, glimpse_size)
+    return EpisodeSensor(images, glimpse_size)
 
 
 def episodes(
@@ -101,7 +102,9 @@ def roll_out(
     on_progress: OnProgress = lambda scenes: None,
 ) -> Rollouts:
     """Look at every scene of the split, as `episodes` does. With `imagine` what was expected of the scenes is kept too, as pictures."""
-    parts = []
+    parts, count, done = [], len(split), 0
+    if isinstance(agent.policy, CapturedPolicy):
+        split, seed = _in_whole_batches(split, seed, batch_size)
     every = episodes(agent, split, seed=seed, budget=budget, batch_size=batch_size, sensor_of=sensor_of)
     for labels, episode in every:
         history = episode.history
@@ -116,17 +119,29 @@ def roll_out(
                 uncertainty=torch.stack([scene.uncertainty for scene in drawn], 1).float().cpu() if drawn else None,
             )
         )
-        on_progress(len(labels))
+        on_progress(min(len(labels), count - done))
+        done += len(labels)
     return Rollouts(
-        labels=torch.cat([part.labels for part in parts]),
-        locations=torch.cat([part.locations for part in parts]),
-        probabilities=torch.cat([part.probabilities for part in parts]),
-        gains=torch.cat([part.gains for part in parts]),
-        imagined=_joined([part.imagined for part in parts]),
-        uncertainty=_joined([part.uncertainty for part in parts]),
+        labels=torch.cat([part.labels for part in parts])[:count],
+        locations=torch.cat([part.locations for part in parts])[:count],
+        probabilities=torch.cat([part.probabilities for part in parts])[:count],
+        gains=torch.cat([part.gains for part in parts])[:count],
+        imagined=_joined([part.imagined for part in parts], count),
+        uncertainty=_joined([part.uncertainty for part in parts], count),
     )
 
 
-def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
+def _joined(parts: Sequence[Tensor | None], count: int) -> Tensor | None:
     found = [part for part in parts if part is not None]
-    return torch.cat(found) if found else None
+    return torch.cat(found)[:count] if found else None
+
+
+def _in_whole_batches(
+    split: Split, seed: int | Int[Tensor, " N"], batch_size: int
+) -> tuple[Split, int | Int[Tensor, " M"]]:
+    """The scenes, and the first ones again until the last batch is as large as the others: for another size all would be compiled anew."""
+    lacking = -len(split) % batch_size if len(split) > batch_size else 0
+    if not lacking:
+        return split, seed
+    order = torch.cat([torch.arange(len(split)), torch.arange(lacking)])
+    return Split(split.images[order], split.labels[order]), seed if isinstance(seed, int) else seed[order]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from infogaze.errors import InfogazeError
 from infogaze.export.contract import BeliefPart, NoiseNeed
 from infogaze.gaze.agent import Agent
-from infogaze.gaze.policies import Policy
+from infogaze.gaze.policies import DistilledPolicy, Policy
 from infogaze.nn.backbone import Backbone, TokenBackbone
 from infogaze.nn.belief import Belief
 from infogaze.nn.dictionary import Dictionary
@@ -168,6 +168,7 @@ class Decide(nn.Module):
     def __init__(self, agent: Agent, layout: Layout) -> None:
         super().__init__()
         self.model, self.layout, self.policy = agent.model, layout, agent.policy
+        self.distilled = agent.policy.distilled if isinstance(agent.policy, DistilledPolicy) else None
 
     def forward(
         self, belief: list[Tensor], allowed: Bool[Tensor, "B L"], numbers: Float[Tensor, "B n"] | None = None

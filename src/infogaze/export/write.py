@@ -17,7 +17,7 @@ from infogaze.export.contract import FORMAT, Contract, GraphFile, Precision
 from infogaze.export.graphs import Decide, Imagine, Layout, See, keeps_tokens, layout_of, needs_of
 from infogaze.files import make_folder, write_json, write_whole
 from infogaze.gaze.agent import Agent
-from infogaze.gaze.policies import ScenePolicy
+from infogaze.gaze.policies import DistilledPolicy, ScenePolicy
 from infogaze.methods.registry import METHODS
 from infogaze.nn.dictionary import Dictionary
 from infogaze.nn.model import Model
@@ -79,7 +79,7 @@ def export_onnx(
         classes=agent.classes,
         num_looks=agent.num_looks,
         max_looks=room,
-        num_samples=agent.origin.num_samples,
+        num_samples=0 if isinstance(agent.policy, DistilledPolicy) else agent.origin.num_samples,
         fit=agent.fit,
         normalisation="inside the graph: 2 * glimpse - 1, from pixels in [0, 1]",
         flip_tta=agent.flip_tta,

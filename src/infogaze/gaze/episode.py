@@ -120,9 +120,16 @@ class Episode:
         if len(self.history) >= self.budget:
             return True
         if self._over is None:
-            # On a GPU this waits for all that was asked of it, so it is asked once a look.
-            self._over = not bool(self.running.any())
+            # On a GPU this waits for all that was asked of it, so it is asked where it must be, and once.
+            self._over = not self._surely_goes_on and not bool(self.running.any())
         return self._over
+
+    @property
+    def _surely_goes_on(self) -> bool:
+        """Whether all scenes do within the budget, as far as that can be told without asking the device."""
+        # A look leaves out at most the place that was asked for and the one that was reached.
+        some_left = 2 * len(self.history) < self._model.grid.num_locations
+        return some_left and self._stop is None and self._clock is None and not self._masked
 
     @property
     def running(self) -> Bool[Tensor, " B"]:

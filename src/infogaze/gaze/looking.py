@@ -13,10 +13,11 @@ def take_look(episode: Episode, look: GlimpseFunction) -> None:
     Scenes whose looks fail are looked at in other places, until each that goes on was seen once. What was seen of the others meanwhile is
     not used: they are as if no look beside them had failed.
     """
-    lacking, answers = episode.running, None
+    lacking, answers, again = episode.running, None, False
     while not episode.done:
         where = episode.next_location()
-        if not bool(lacking.any()):
+        # At first some scene lacks a look: the episode is not done. A GPU need not be waited for to tell.
+        if again and not bool(lacking.any()):
             break
         failed = lacking
         try:
@@ -31,7 +32,7 @@ def take_look(episode: Episode, look: GlimpseFunction) -> None:
         if not bool(failed.any()):
             break
         episode.skip(failed)
-        lacking = failed & episode.running
+        lacking, again = failed & episode.running, True
     if answers is not None and not episode.done:
         seen = answers.seen()
         episode.observe(seen.glimpse, reached=seen.at)

@@ -12,7 +12,8 @@ from torch import Tensor
 from infogaze.errors import InfogazeError
 from infogaze.grid import GlimpseGrid
 from infogaze.nn.belief import Belief
-from infogaze.nn.gain import CRITERIA
+from infogaze.nn.distilled import DistilledGain
+from infogaze.nn.gain import CRITERIA, class_entropy
 from infogaze.nn.model import GlimpseClassifier, Model
 from infogaze.rng import SceneNoise
 
@@ -66,6 +67,22 @@ class GainPolicy:
         """Imagine, look ahead, take the largest."""
         numbers = noise.normal(*model.imagination.noise_shape(self.num_samples))
         gain = model.gain(belief, self.num_samples, noise=numbers, criterion=CRITERIA[self.criterion])
+        return Choice(best(model, gain, candidates), gain)
+
+
+@dataclass(frozen=True, eq=False)
+class DistilledPolicy:
+    """The location with the largest gain as it is read from the belief in one pass: nearly the looks of the gain that it was distilled
+    from, at a hundredth of the time."""
+
+    distilled: DistilledGain
+    """What reads it; `infogaze distil` makes one, which knows one model, its classes and its grid."""
+
+    def __call__(
+        self, model: GlimpseClassifier, belief: Belief, *, candidates: Bool[Tensor, "B L"], noise: SceneNoise
+    ) -> Choice:
+        """Read, take the largest."""
+        gain = self.distilled(belief.hidden, class_entropy(model.backbone.classify(belief)))
         return Choice(best(model, gain, candidates), gain)
 
 

@@ -28,7 +28,7 @@ from infogaze.files import read_whole
 from infogaze.gaze.captured import CapturedPolicy
 from infogaze.gaze.episode import Episode, Look
 from infogaze.gaze.failed import FailedLooks
-from infogaze.gaze.policies import Choice, GainPolicy, Policy, RandomPolicy, RasterPolicy
+from infogaze.gaze.policies import Choice, DistilledPolicy, GainPolicy, Policy, RandomPolicy, RasterPolicy
 from infogaze.gaze.stopping import CalibratedStop, Confident, LittleToGain, LowEntropy, StopRule
 from infogaze.gaze.travel import Clock, Stage, Travel
 from infogaze.nn.belief import Belief
@@ -295,6 +295,8 @@ def _described(chooser: Policy | StopRule) -> Chooser:
     """What is called by its name alone, with its fields if it is a record of plain values."""
     if isinstance(chooser, CapturedPolicy):
         return _described(chooser.policy)
+    if isinstance(chooser, DistilledPolicy):  # its weights are the agent's
+        return Chooser(name="DistilledPolicy", fields={"weights": _digest("", chooser.distilled.state_dict())})
     kind = type(chooser)
     of = chooser if hasattr(chooser, "__qualname__") else kind  # functions have names of their own
     name = kind.__name__ if _KNOWN.get(kind.__name__) is kind else f"{of.__module__}.{of.__qualname__}"

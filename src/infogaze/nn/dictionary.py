@@ -10,6 +10,8 @@ So no probability is left out, as the K - M least likely would be, which togethe
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Bool, Float, Int, Num
 from torch import Tensor, nn
@@ -22,6 +24,17 @@ from infogaze.nn.imagination import Imagination, Imagined, ImaginedScene
 from infogaze.nn.k_means import nearest
 from infogaze.nn.precision import precise
 from infogaze.nn.waves import NUM_WAVES, location_waves
+
+
+class Places(NamedTuple):
+    """What the head makes of locations, whatever the belief."""
+
+    scale: Float[Tensor, "*places w"]
+    """Of what is read from the belief."""
+    shift: Float[Tensor, "*places w"]
+    """Added to it."""
+    usual: Float[Tensor, "*places K"]
+    """What a location holds whatever the scene, as logits."""
 
 
 class Dictionary(Imagination):
@@ -46,6 +59,7 @@ class Dictionary(Imagination):
         self.keys = nn.Linear(width, entries)
         self.usual = nn.Linear(width, entries, bias=False)
         """What a location holds whatever the scene."""
+        self._kept: tuple[tuple[object, ...], Places] | None = None
 
     patches: Float[Tensor, "K C g g"]
     """Mean pixels of the glimpses behind each entry, in [-1, 1]."""
@@ -54,20 +68,50 @@ class Dictionary(Imagination):
         """None are needed."""
         return (0,)
 
+    def train(self, mode: bool = True) -> Dictionary:
+        """Set the mode, and forget what follows from weights that training may have changed unseen: a fused optimiser leaves no trace."""
+        self._kept = None
+        super().train(mode)
+        return self
+
+    def places(self, locations: Num[Tensor, "*places 2"]) -> Places:
+        """The part of the head that needs no belief, so that it can be done once for many."""
+        where = self.locate(location_waves(self.grid, locations, self.entries.dtype))  # [..., L, w]
+        scale, shift = self.steer(where).chunk(2, -1)
+        return Places(1.0 + scale, shift, self.usual(where))
+
+    @property
+    def weights_version(self) -> tuple[object, ...]:
+        """Another after every change of the weights that what is kept from decision to decision follows from."""
+        weights = [*self.locate.parameters(), *self.steer.parameters(), *self.usual.parameters()]
+        return tuple((value._version, value.data_ptr(), value.dtype) for value in weights)
+
+    @property
+    def kept(self) -> object:
+        """What is kept of its own grid, if anything."""
+        return self._kept
+
+    def _own_places(self) -> Places:
+        """Those of its own grid, made anew only when weights have changed."""
+        kind = self.entries.device.type
+        locations = self.grid.locations(self.entries.device)
+        if self.training or torch.is_grad_enabled() or torch.compiler.is_exporting() or kind == "meta":
+            return self.places(locations)
+        version = (*self.weights_version, torch.is_autocast_enabled(kind))
+        if self._kept is None or self._kept[0] != version:
+            self._kept = version, self.places(locations)
+        return self._kept[1]
+
     def log_probabilities(
         self, hidden: Float[Tensor, "*batch h"], locations: Num[Tensor, "*places 2"]
     ) -> Float[Tensor, "*batch L K"]:
         """log p(entry | h, location) at L locations; these are the same for all beliefs [L, 2], or each belief's own [*batch, L, 2]."""
-        return functional.log_softmax(precise(self.logits(hidden, locations)), -1)
+        return functional.log_softmax(precise(self.logits(hidden, self.places(locations))), -1)
 
-    def logits(
-        self, hidden: Float[Tensor, "*batch h"], locations: Num[Tensor, "*places 2"]
-    ) -> Float[Tensor, "*batch L K"]:
+    def logits(self, hidden: Float[Tensor, "*batch h"], places: Places) -> Float[Tensor, "*batch L K"]:
         """The same but for a number added to all entries of a location."""
-        where = self.locate(location_waves(self.grid, locations, self.entries.dtype))  # [..., L, w]
-        scale, shift = self.steer(where).chunk(2, -1)
-        mixed = self.mix(self.read(hidden)[..., None, :] * (1.0 + scale) + shift)
-        return self.keys(mixed) + self.usual(where)
+        mixed = self.mix(self.read(hidden)[..., None, :] * places.scale + places.shift)
+        return self.keys(mixed) + places.usual
 
     def imagine(
         self,
@@ -79,21 +123,22 @@ class Dictionary(Imagination):
     ) -> Imagined:
         """The likeliest entry of each of `num_samples` groups, or a few less where K has no so many of equal size, with the group's
         probability."""
-        where = self.grid.locations(belief.hidden.device) if locations is None else locations
-        weights, index = self.grouped(belief.hidden, where, groups=num_samples)
+        places = self._own_places() if locations is None else self.places(locations)
+        weights, index = self.grouped(belief.hidden, places, groups=num_samples)
         return Imagined(weights, self.entries, index)
 
     def grouped(
-        self, hidden: Float[Tensor, "*batch h"], locations: Num[Tensor, "L 2"], *, groups: int
+        self, hidden: Float[Tensor, "*batch h"], places: Places, *, groups: int
     ) -> tuple[Float[Tensor, "*batch L M"], Int[Tensor, "*batch L M"]]:
-        """The probability of each group of entries at L locations, and its likeliest entry."""
+        """The probability of each group of entries at L places, and its likeliest entry."""
         count = len(self.entries)
         size = -(-count // min(groups, count))
         groups = -(-count // size)
-        logits = functional.pad(self.logits(hidden, locations), (0, groups * size - count), value=-torch.inf)
-        members = logits.unflatten(-1, (groups, size))
+        logits = functional.pad(self.logits(hidden, places), (0, groups * size - count), value=-torch.inf)
+        # Members first: so many numbers side by side are compared at once.
+        members = precise(logits).unflatten(-1, (groups, size)).movedim(-1, 0).contiguous()
         first = torch.arange(groups, device=members.device) * size
-        return precise(members).logsumexp(-1).softmax(-1), members.argmax(-1) + first
+        return members.logsumexp(0).softmax(-1), members.max(0).indices + first
 
     def uncertainty(self, belief: Belief, locations: Num[Tensor, "L 2"] | None = None) -> Float[Tensor, "B L"]:
         """The entropy of what each location holds, in nats."""

@@ -91,7 +91,8 @@ def coherent(
     expected = (weights[..., None] * lookahead.exp()).sum(2)  # [B, L, classes]
     smallest = torch.finfo(expected.dtype).tiny
     tilt = current[:, None] - expected.clamp(min=smallest).log()
-    return (lookahead + tilt[:, :, None]).log_softmax(-1)
+    tilted = lookahead + tilt[:, :, None]
+    return tilted - tilted.logsumexp(-1, keepdim=True)  # on the CPU many times as fast as log_softmax over few classes
 
 
 def incoherence(

@@ -19,6 +19,7 @@ import numpy as np
 from infogaze.errors import InfogazeError
 from infogaze.files import create_whole, make_folder, read_json, write_whole
 from infogaze.gaze.agent import Agent
+from infogaze.models import Gain
 from infogaze.typed import from_plain, to_plain
 
 MANIFEST = "score.json"
@@ -45,6 +46,8 @@ class Manifest:
     compiled: bool
     classes: tuple[str, ...]
     """What the numbers of `probabilities` belong to, in order."""
+    gain: Gain = "exact"
+    """What chose the places."""
 
 
 def claim(out: Path, manifest: Manifest) -> None:
@@ -60,12 +63,15 @@ def claim(out: Path, manifest: Manifest) -> None:
             raise InfogazeError(f"{out} holds scores of another run: {field.name} is {before} there and {now} here")
 
 
-def model_digest(agent: Agent) -> str:
+def model_digest(agent: Agent, gain: Gain) -> str:
     """Of all that decides what the model says and where it looks, whatever folder it is from."""
     assert agent.origin is not None
     said = [to_plain(agent.origin), agent.classes, agent.flip_tta, agent.fit, agent.temperatures]
     digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
-    for name, value in sorted(agent.model.state_dict().items()):
+    weights = agent.model.state_dict()
+    if gain == "distilled" and agent.distilled is not None:
+        weights |= agent.distilled.state_dict(prefix="distilled gain ")
+    for name, value in sorted(weights.items()):
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(value.detach().cpu().numpy()).data)
     return digest.hexdigest()[:16]

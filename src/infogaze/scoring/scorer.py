@@ -22,11 +22,11 @@ from infogaze.devices import device_named
 from infogaze.errors import DataError, InfogazeError
 from infogaze.gaze.agent import Agent
 from infogaze.gaze.classification import scene_of
-from infogaze.gaze.sensor import ImageSensor
+from infogaze.gaze.sensor import EpisodeSensor
 from infogaze.gaze.stopping import Confident
 from infogaze.grid import tensor_of
 from infogaze.methods.registry import METHODS
-from infogaze.models import load
+from infogaze.models import Gain, load
 from infogaze.rng import require_seed, seeds_at
 
 ADDED = (
@@ -54,6 +54,8 @@ class Scorer:
     """Stop a scene as soon as its most likely label has this probability; None leaves it to the model's own rule."""
     stop: bool = True
     """Stop as the model's own rule says, if `infogaze calibrate` gave it one."""
+    gain: Gain = "exact"
+    """What chooses the places: what the model imagines, or what `infogaze distil` made of it."""
     seed: int = 0
     """Of the first looks and of what is imagined."""
     device: str = "auto"
@@ -73,7 +75,7 @@ class Scorer:
     @property
     def agent(self) -> Agent:
         """The model, loaded when it is first asked for."""
-        return _loaded(self._token, self.model, (self.device, self.compile))
+        return _loaded(self._token, self.model, (self.device, self.gain, self.compile))
 
     def __call__(self, batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The batch without its scenes and with what they came to, one row a scene.
@@ -120,7 +122,7 @@ class Scorer:
         agent = self.agent
         if not self.stop:
             agent = agent.with_stop(None)
-        sensor = ImageSensor(images.to(agent.model.device), agent.model.grid.glimpse_size)
+        sensor = EpisodeSensor(images.to(agent.model.device), agent.model.grid.glimpse_size)
         rule = None if self.stop_at is None else Confident(self.stop_at)
         episode = agent.run(sensor, self.budget, batch=len(images), seed=seeds, stop=rule)
         taken = episode.looks_taken.cpu()
@@ -142,9 +144,9 @@ class Scorer:
 
 
 @lru_cache(maxsize=4)
-def _loaded(token: str, model: str, how: tuple[str, bool]) -> Agent:
-    device, compile = how
-    agent = load(model, device_named(device), compile=compile)
+def _loaded(token: str, model: str, how: tuple[str, Gain, bool]) -> Agent:
+    device, gain, compile = how
+    agent = load(model, device_named(device), gain=gain, compile=compile)
     assert agent.origin is not None
     if METHODS[agent.origin.method].sees != "looks":
         raise InfogazeError(

@@ -19,9 +19,10 @@ from infogaze.data.sets import Split
 from infogaze.errors import InfogazeError
 from infogaze.gaze.agent import Agent
 from infogaze.gaze.episode import Episode
-from infogaze.gaze.sensor import ImageSensor
+from infogaze.gaze.sensor import EpisodeSensor
 from infogaze.methods.registry import METHODS, build_for
 from infogaze.models import compiled
+from infogaze.nn.distilled import DistilledGain
 from infogaze.presets import Preset
 from infogaze.progress import Display
 from infogaze.training.phases import Objective
@@ -29,7 +30,20 @@ from infogaze.training.recipe import recipe
 from infogaze.training.step import TrainStep
 from infogaze.version import __version__
 
-ROWS = ("phase 1", "phase 2", "phase 3", "test", "decision")
+ROWS = ("phase 1", "phase 2", "phase 3", "test", "decision", "scene", "distilled decision", "distilled scene")
+
+
+def rows_of(method: str) -> tuple[str, ...]:
+    """Those that a method has: as many phases as it is trained in, looks if it looks by itself, and nothing distilled where nothing is
+    imagined."""
+    known = METHODS[method]
+
+    def there(row: str) -> bool:
+        if row.startswith("phase"):
+            return int(row.split()[1]) <= len(known.phases)
+        return known.sees == "looks" and (known.imagines or not row.startswith("distilled"))
+
+    return tuple(filter(there, ROWS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,15 +70,16 @@ def measure(
     method: str = "infogaze",
     batch_size: int,
     seconds: float,
-    rows: Sequence[str],
+    rows: Sequence[str] | None,
     screen: Display,
 ) -> list[Row]:
-    """The rows asked for, in order, of a method with as many phases as they name."""
+    """The rows asked for, in order, or all that the method has."""
     settings = replace(settings, model=METHODS[method].sizes(settings.model))
-    phases = len(METHODS[method].phases)
+    there = rows_of(method)
+    rows = there if rows is None else rows
     for name in rows:
-        if name.startswith("phase") and int(name.split()[1]) > phases:
-            raise InfogazeError(f"{name} of {method} is not there; it has {phases} phases")
+        if name not in there:
+            raise InfogazeError(f"{name} of {method} is not there; it has {', '.join(there)}")
     config = settings.model
     generator = torch.Generator().manual_seed(0)
     size = (max(4 * batch_size, 2048), config.channels, config.height, config.width)
@@ -95,7 +110,7 @@ def measure(
         measured.append(row)
         used = "" if memory is None else f", {memory:.1f} GiB"
         screen.say(
-            f"{name:<9} batch {scenes:<5} {row.images_per_second:>10,.0f} images/s {row.milliseconds:>9.2f} ms "
+            f"{name:<18} batch {scenes:<5} {row.images_per_second:>10,.0f} images/s {row.milliseconds:>9.2f} ms "
             f"{row.gflop_per_image:8.2f} GFLOP/image {100 * row.share_of_peak:5.1f} % of the peak{used}"
         )
     return measured
@@ -192,7 +207,7 @@ def _endless(feed: Feed, batch_size: int) -> Iterator[Examples]:
         yield from feed.batches(epoch, batch_size, seed=0)
 
 
-def _agent(method: str, settings: Preset, device: torch.device) -> Agent:
+def _agent(method: str, settings: Preset, device: torch.device, *, distilled: bool = False) -> Agent:
     model = build_for(method, settings.model).to(device)
     names = [str(label) for label in range(settings.model.num_classes)]
     agent = Agent(
@@ -202,6 +217,10 @@ def _agent(method: str, settings: Preset, device: torch.device) -> Agent:
         num_looks=settings.num_looks,
         flip_tta=settings.flip_tta,
     )
+    if distilled:
+        # What it has learned changes no time.
+        agent.distilled = DistilledGain(settings.model.belief_size, agent.model.grid.num_locations).to(device)
+        agent = agent.with_distilled_gain()
     return compiled(agent) if device.type == "cuda" else agent
 
 
@@ -210,19 +229,34 @@ def _test(method: str, settings: Preset, split: Split, *, device: torch.device, 
     images = split.images[:batch_size].to(device)
 
     def look() -> object:
-        return agent.run(ImageSensor(images, settings.model.glimpse_size), batch=batch_size).probabilities
+        return agent.run(EpisodeSensor(images, settings.model.glimpse_size), batch=batch_size).probabilities
 
     return batch_size, look
 
 
-def _decision(method: str, settings: Preset, split: Split, *, device: torch.device, batch_size: int) -> Work:
-    agent, side = _agent(method, settings, device), settings.model.glimpse_size
-    episodes = _after_one_look(agent, split.images[:1, :, :side, :side])
+def _decision(*, distilled: bool) -> _Prepare:
+    def prepare(method: str, settings: Preset, split: Split, *, device: torch.device, batch_size: int) -> Work:
+        agent, side = _agent(method, settings, device, distilled=distilled), settings.model.glimpse_size
+        episodes = _after_one_look(agent, split.images[:1, :, :side, :side])
 
-    def decide() -> object:
-        return next(episodes).next_location().tolist()
+        def decide() -> object:
+            return next(episodes).next_location().tolist()
 
-    return 1, decide
+        return 1, decide
+
+    return prepare
+
+
+def _scene(*, distilled: bool) -> _Prepare:
+    def prepare(method: str, settings: Preset, split: Split, *, device: torch.device, batch_size: int) -> Work:
+        agent, image = _agent(method, settings, device, distilled=distilled), split.images[:1].to(device)
+
+        def look() -> object:
+            return agent.run(EpisodeSensor(image, settings.model.glimpse_size)).probabilities.tolist()
+
+        return 1, look
+
+    return prepare
 
 
 def _after_one_look(agent: Agent, glimpse: Tensor) -> Iterator[Episode]:
@@ -235,5 +269,7 @@ def _after_one_look(agent: Agent, glimpse: Tensor) -> Iterator[Episode]:
 
 
 _WORK: dict[str, _Prepare] = {
-    "phase 1": _phase(0), "phase 2": _phase(1), "phase 3": _phase(2), "test": _test, "decision": _decision,
+    "phase 1": _phase(0), "phase 2": _phase(1), "phase 3": _phase(2), "test": _test,
+    "decision": _decision(distilled=False), "scene": _scene(distilled=False),
+    "distilled decision": _decision(distilled=True), "distilled scene": _scene(distilled=True),
 }  # fmt: skip

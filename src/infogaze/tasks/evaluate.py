@@ -24,7 +24,7 @@ from infogaze.evaluation.registry import MEASUREMENTS, measurements_for
 from infogaze.evaluation.store import About
 from infogaze.gaze.agent import Agent
 from infogaze.methods.registry import METHODS
-from infogaze.models import load, weights_digest
+from infogaze.models import load, require_cuda, weights_digest
 from infogaze.progress import Display, display
 from infogaze.rng import require_seed
 from infogaze.runs import DataChoice, RunConfig, read_config, versions
@@ -50,6 +50,7 @@ def evaluate(
     seed: int = 0,
     batch_size: int | None = None,
     device: str = "auto",
+    compile: bool = False,
     quiet: bool = False,
 ) -> dict[str, Estimate]:
     """Measure runs on the test split they belong to, as `infogaze evaluate` does; the accuracy by look of each folder, with its interval.
@@ -66,6 +67,8 @@ def evaluate(
             raise InfogazeError(f"no measurement is called {name!r}; there are {', '.join(MEASUREMENTS)}")
     require_seed(seed)
     where = device_named(device)
+    if compile:
+        require_cuda(where)
     judging = None if judge is None else _judge(Path(judge), where)
     found = _runs([Path(run) for run in runs], None if root is None else Path(root))
     # All runs before any is measured: a slip in the last is not to be told after minutes.
@@ -86,7 +89,7 @@ def evaluate(
                 judge=judging,
                 judge_digest="" if judge is None else weights_digest(Path(judge)),
             )
-            records = _measure(run, subject, measure=measure, screen=screen)
+            records = _measure(run, subject, measure=measure, compile=compile, screen=screen)
             curve = results[str(run.folder)] = accuracy(records.correct)
             looks = " ".join(f"{100 * value:.1f}" for value in curve.value.tolist())
             left = phases_left(run.config.method, run.config.phases)
@@ -94,16 +97,23 @@ def evaluate(
     return results
 
 
-def _measure(run: _Run, subject: Subject, *, measure: Sequence[str], screen: Display) -> Records:
+def _measure(run: _Run, subject: Subject, *, measure: Sequence[str], compile: bool, screen: Display) -> Records:
     folder = run.folder / "evaluation"
-    store.begin(folder, _about(run, subject))
+    store.begin(folder, _about(run, subject, compile=compile))
     for entry in measurements_for(subject.method, measure):
         if entry.needs_judge and subject.judge is None:
             continue
         if not store.has(folder, entry.record, entry.source(subject)):
             total = entry.work(subject)
             bar = screen.bar(f"{run.config.method}: {entry.name}", total)
-            store.write(folder, entry.measure(subject, bar.advance), entry.source(subject))
+            looks = entry.record is Records and subject.method.sees == "looks"
+            # A model of its own: compiling changes a model, and what else is measured is in float32.
+            fast = (
+                replace(subject, agent=load(run.folder, subject.agent.model.device, compile=True))
+                if compile and looks
+                else subject
+            )
+            store.write(folder, entry.measure(fast, bar.advance), entry.source(subject))
             bar.advance(total)  # what tells of no progress on the way is done now
         if entry.record is Records:
             subject = replace(subject, records=store.read(folder, Records))
@@ -138,12 +148,13 @@ def _require_measurable(run: _Run, judge: str | os.PathLike[str] | None, judging
             raise InfogazeError(f"{judge}: judges looks on another grid than that of {run.folder}")
 
 
-def _about(run: _Run, subject: Subject) -> About:
+def _about(run: _Run, subject: Subject, *, compile: bool) -> About:
     config, agent, method, test = run.config, subject.agent, subject.method, run.images.test
     assert agent.origin is not None
     # Its name of today: a run from before may have written another into its configuration.
     name = agent.origin.method
     device = agent.model.device
+    machine = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     digest = hashlib.sha256(np.ascontiguousarray(test.images.numpy()).data)
     digest.update(np.ascontiguousarray(test.labels.numpy()).data)
     data, root = config.data.name, config.data.root
@@ -162,7 +173,7 @@ def _about(run: _Run, subject: Subject) -> About:
         deployable=method.sees != "scene",
         whole=method.sees == "everything",
         first_looks=subject.seed,
-        device=torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
+        device=f"{machine}, records compiled in bfloat16" if compile else machine,
         versions={name: value for name, value in versions().items() if name in {"infogaze", "python", "torch"}},
         weights=weights_digest(run.folder),
         flip_tta=agent.flip_tta,

@@ -13,6 +13,7 @@ from infogaze.data.options import ReadOptions
 from infogaze.data.registry import SETS
 from infogaze.devices import device_named
 from infogaze.errors import InfogazeError
+from infogaze.models import Gain
 from infogaze.progress import Bar, display
 from infogaze.scoring.parts import Manifest, claim, model_digest, parts_of, read_parts, require_pyarrow, write_part
 from infogaze.scoring.parts import Part as Stretch
@@ -47,6 +48,7 @@ def score(
     budget: int | None = None,
     stop_at: float | None = None,
     stop: bool = True,
+    gain: Gain = "exact",
     seed: int = 0,
     batch_size: int | None = None,
     part_size: int = 1000,
@@ -66,7 +68,14 @@ def score(
     require_pyarrow()
     where = device_named(device)
     scorer = Scorer(
-        model=str(model), budget=budget, stop_at=stop_at, stop=stop, seed=seed, device=device, compile=compile
+        model=str(model),
+        budget=budget,
+        stop_at=stop_at,
+        stop=stop,
+        gain=gain,
+        seed=seed,
+        device=device,
+        compile=compile,
     )
     agent, out = scorer.agent, Path(out)
     scenes = scenes_of(str(source), agent, root=None if root is None else Path(root), part=split, options=options)
@@ -74,13 +83,14 @@ def score(
     claim(
         out,
         Manifest(
-            model=model_digest(agent),
+            model=model_digest(agent, gain),
             source=str(source) if source in SETS else "pictures",
             scenes=scenes.count,
             fingerprint=scenes.fingerprint,
             part_size=part_size,
             budget=scorer.looks,
             stop_at=stop_at,
+            gain=gain,
             rule=None if own_rule is None else str(own_rule),
             seed=seed,
             compiled=compile,
