@@ -77,6 +77,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     agents = {name: infogaze.load(name) for name in given.models}
+    agents |= {f"{name}, distilled gain": of.with_distilled_gain() for name, of in agents.items() if of.distilled}
     scene = next(iter(agents.values())).classify(infogaze.sample_picture()).scene[None]
     codes = {"authors": of_the_authors(given.checkout, scene / 127.5 - 1.0)}
     codes |= {name: in_torch(agent, scene.numpy()) for name, agent in agents.items()}
