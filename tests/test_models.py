@@ -30,7 +30,8 @@ from infogaze import (
 from infogaze.errors import InfogazeError
 from infogaze.files import write_whole
 from infogaze.methods.registry import build_for
-from infogaze.models import FORMAT, bundled, make_agent, store_distilled, store_stop, weights_digest
+from infogaze.model_description import FORMAT
+from infogaze.models import bundled, make_agent, store_distilled, store_stop, weights_digest
 from infogaze.nn.dictionary import Dictionary
 from infogaze.nn.distilled import DistilledGain
 from infogaze.nn.pixels import normalise_pixels

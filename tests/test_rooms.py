@@ -17,7 +17,7 @@ ROOMS = (
     ("plots",),
     ("nn",),
     ("gaze", "data", "presets"),
-    ("training", "sensors"),
+    ("training", "sensors", "model_description"),
     ("methods",),
     ("models", "runs"),
     ("evaluation", "scoring", "export"),

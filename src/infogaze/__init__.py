@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from infogaze.grid import GlimpseGrid
     from infogaze.methods.method import Method
     from infogaze.methods.registry import METHODS, register_method
-    from infogaze.models import ModelFolderError, load, save
+    from infogaze.model_description import ModelFolderError
+    from infogaze.models import load, save
     from infogaze.nn.backbone import Backbone, GlimpseBackbone
     from infogaze.nn.belief import Belief
     from infogaze.nn.config import ModelConfig
@@ -66,7 +67,8 @@ _HOMES = {
     "grid": ("GlimpseGrid",),
     "methods.method": ("Method",),
     "methods.registry": ("METHODS", "register_method"),
-    "models": ("ModelFolderError", "load", "save"),
+    "model_description": ("ModelFolderError",),
+    "models": ("load", "save"),
     "nn.backbone": ("Backbone", "GlimpseBackbone"),
     "nn.belief": ("Belief",),
     "nn.config": ("ModelConfig",),

@@ -8,10 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -23,81 +21,22 @@ from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
 from infogaze.errors import InfogazeError
-from infogaze.files import make_folder, read_json, read_whole, write_json, write_whole
-from infogaze.gaze.agent import Agent, Origin, require_temperatures
+from infogaze.files import make_folder, read_whole, write_json, write_whole
+from infogaze.gaze.agent import Agent, Origin
 from infogaze.gaze.stopping import CalibratedStop
 from infogaze.methods.registry import METHODS, build_for
-from infogaze.nn.config import ModelConfig
+from infogaze.model_description import FORMAT, WEIGHTS, Description, ModelFolderError, name_of_today, read_description
 from infogaze.nn.distilled import DistilledGain
 from infogaze.nn.model import GlimpseClassifier
 from infogaze.nn.posterior import MaskedLinear
 from infogaze.nn.typicality import Typicality
 from infogaze.pictures import Fit
-from infogaze.typed import from_plain, to_plain
+from infogaze.typed import to_plain
 
 Gain = Literal["exact", "distilled"]
 """How looks are chosen: as the model's method does, or by what was distilled from that."""
-FORMAT = 3
-_WEIGHTS = "model.safetensors"
 _TYPICALITY = "typicality.safetensors"
 _DISTILLED = "gain.safetensors"
-_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\.safetensors")
-_DIGEST = re.compile("[0-9a-f]{64}")
-
-
-class ModelFolderError(InfogazeError):
-    """A folder that holds no usable model; the message is one line that says which file and why."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Description:
-    """What `model.json` says. It may come from a stranger, so every field has its range, and weights lie in the folder itself."""
-
-    format: int
-    method: str
-    model: ModelConfig
-    num_looks: int
-    num_samples: int
-    flip_tta: bool
-    fit: Fit
-    classes: tuple[str, ...]
-    weights: dict[str, str]
-    """SHA-256 of each file."""
-    temperatures: tuple[float, ...] | None = None
-    """For each number of looks, what log-probabilities are divided by before they are stated; None states them as they are."""
-    ood_threshold: float | None = None
-    """Scenes with a larger mean score of their glimpses are out of distribution; None where the folder says nothing of them."""
-    typicality: str | None = None
-    """SHA-256 of the file with the statistics behind that score."""
-    stop: CalibratedStop | None = None
-    """When scenes may stop, as `infogaze calibrate` chose it; None looks until the budget is spent."""
-    distilled: str | None = None
-    """SHA-256 of the file with the gain that `infogaze distil` made; None where there is none."""
-
-    def __post_init__(self) -> None:
-        for name, most in (("num_looks", 1_000_000), ("num_samples", 100_000)):
-            if not 1 <= getattr(self, name) <= most:
-                raise InfogazeError(f"{name} is {getattr(self, name)}; it must be from 1 to {most}")
-        if len(self.classes) != self.model.num_classes:
-            raise InfogazeError(
-                f"classes has {len(self.classes)} names for a model of {self.model.num_classes} classes"
-            )
-        for name, count in Counter(self.classes).items():
-            if count > 1:
-                raise InfogazeError(f"classes has {name!r} {count} times")
-        if self.temperatures is not None:
-            require_temperatures(self.temperatures)
-        for name in self.weights:
-            if not _FILE_NAME.fullmatch(name):
-                raise InfogazeError(
-                    f"weights names {name!r}; a file of the folder itself is allowed, such as {_WEIGHTS}"
-                )
-        others = (digest for digest in (self.typicality, self.distilled) if digest is not None)
-        for digest in (*self.weights.values(), *others):
-            if not _DIGEST.fullmatch(digest):
-                raise InfogazeError(f"a digest is {digest!r}; 64 hexadecimal digits (SHA-256) are allowed")
-        if (self.typicality is None) != (self.ood_threshold is None):
-            raise InfogazeError("ood_threshold and typicality belong together; one of them is missing")
 
 
 def bundled() -> list[str]:
@@ -238,20 +177,20 @@ def save(
 def store_stop(folder: Path, stop: CalibratedStop | None) -> None:
     """Give the model in a folder a calibrated rule, or take it away; its weights are not touched."""
     path = folder / "model.json"
-    write_json(path, to_plain(replace(_description(path), stop=stop, format=FORMAT)))
+    write_json(path, to_plain(replace(read_description(path), stop=stop, format=FORMAT)))
 
 
 def store_distilled(folder: Path, distilled: DistilledGain) -> None:
     """Give the model in a folder a distilled gain, beside its weights, which are not touched."""
     path, data = folder / "model.json", _distilled_file(distilled, torch.float32)
     write_whole(folder / _DISTILLED, data)
-    write_json(path, to_plain(replace(_description(path), distilled=_digest(data), format=FORMAT)))
+    write_json(path, to_plain(replace(read_description(path), distilled=_digest(data), format=FORMAT)))
 
 
 def weights_digest(folder: Path) -> str:
     """One digest for all weights of a model folder, temperatures among them, as its description gives them; the files themselves are not
     read."""
-    description = _description(folder / "model.json")
+    description = read_description(folder / "model.json")
     numbers: dict[str, Any] = dict(description.weights)
     if description.temperatures is not None:
         numbers["temperatures"] = description.temperatures
@@ -265,7 +204,7 @@ def _digest(data: bytes) -> str:
 def _in_files(tensors: dict[str, Tensor], largest: int | None) -> dict[str, dict[str, Tensor]]:
     """The tensors by the file they go into, in order."""
     if largest is None:
-        return {_WEIGHTS: tensors}
+        return {WEIGHTS: tensors}
     parts: list[dict[str, Tensor]] = [{}]
     for name, value in tensors.items():
         if parts[-1] and sum(other.nbytes for other in parts[-1].values()) + value.nbytes > largest:
@@ -294,10 +233,10 @@ def _packed(model: GlimpseClassifier) -> dict[str, Tensor]:
 
 def _load(folder: Path, device: torch.device | str) -> Agent:
     path = folder / "model.json"
-    description = _description(path)
+    description = read_description(path)
     tensors: dict[str, Tensor] = {}
     for name, digest in description.weights.items():
-        tensors.update({_today(key): value for key, value in _tensors(folder / name, digest).items()})
+        tensors.update({name_of_today(key): value for key, value in _tensors(folder / name, digest).items()})
     try:
         # Without memory for its weights: what the files do not hold is not made.
         with torch.device("meta"):
@@ -321,75 +260,6 @@ def _load(folder: Path, device: torch.device | str) -> Agent:
         stop=description.stop,
         distilled=None if distilled is None else distilled.to(device),
     )
-
-
-def _description(path: Path) -> Description:
-    if not path.is_file():
-        raise ModelFolderError(f"{path}: missing, so this folder holds no model")
-    try:
-        found = read_json(path)
-        if not isinstance(found, dict) or "format" not in found:
-            raise InfogazeError(f"{path}: not a description of a model")
-        if found["format"] == 1:
-            found = _from_format_1(found)
-        if found["format"] == 2:
-            found = _from_format_2(found)
-        if found["format"] != FORMAT:
-            raise InfogazeError(
-                f"{path}: format {found['format']}, and this version of infogaze reads formats 1 to {FORMAT}"
-            )
-    except InfogazeError as error:
-        raise ModelFolderError(str(error)) from None
-    try:
-        return from_plain(Description, found)
-    except InfogazeError as error:
-        raise ModelFolderError(f"{path}: not a valid description of a model: {error}") from None
-
-
-_RENAMED_WEIGHTS = {
-    "hindsight.": "correction.", "posterior.": "imagination.posterior.", "decoder.": "imagination.decoder.",
-    "log_variance": "imagination.log_variance",
-}  # fmt: skip
-"""How the names of tensors began before."""
-_RENAMED_FIELDS = {"looks": "num_looks", "samples": "num_samples", "twin": "flip_tta"}
-_RENAMED_SIZES = {
-    "classes": "num_classes", "glimpse": "glimpse_size", "keeping": "residual_belief", "hindsight": "gain_correction",
-}  # fmt: skip
-_RENAMED_METHODS = {
-    1: {"no-hindsight": "paper", "gaussian-no-hindsight": "gaussian", "gaussian": "infogaze-gaussian"},
-    2: {"infogaze": "paper", "infogaze-gaussian": "gaussian"},
-}
-"""By the format in which they had these names."""
-
-
-def _today(name: str) -> str:
-    """What a tensor is called now."""
-    for before, now in _RENAMED_WEIGHTS.items():
-        if name.startswith(before):
-            return now + name.removeprefix(before)
-    return name
-
-
-def _from_format_1(found: dict[str, Any]) -> dict[str, Any]:
-    """A description of the first format in the words of the second."""
-    said: dict[str, Any] = {"method": "infogaze", "twin": False, "fit": "crop", **found, "format": 2}
-    said = {_RENAMED_FIELDS.get(name, name): value for name, value in said.items()}
-    if isinstance(said.get("model"), dict):
-        said["model"] = {_RENAMED_SIZES.get(name, name): value for name, value in said["model"].items()}
-    return {**said, "method": _renamed(said["method"], 1)}
-
-
-def _from_format_2(found: dict[str, Any]) -> dict[str, Any]:
-    """A description of the second format, in which `infogaze` was the paper's imagination, in today's words."""
-    before, sizes = found.get("method"), found.get("model")
-    now = _renamed(before, 2)
-    if now != before and isinstance(sizes, dict) and sizes.get("gain_correction"):
-        now = f"{now}-corrected"
-    return {**found, "method": now, "format": FORMAT}
-
-
-def _renamed(method: object, form: int) -> object:
-    return _RENAMED_METHODS[form].get(method, method) if isinstance(method, str) else method
 
 
 def _tensors(path: Path, digest: str) -> dict[str, Tensor]:

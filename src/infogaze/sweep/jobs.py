@@ -16,7 +16,8 @@ from infogaze.evaluation.measurement import Measurement
 from infogaze.evaluation.registry import measurements_for
 from infogaze.evaluation.store import EvaluationError
 from infogaze.methods.registry import METHODS, PLAIN_METHOD
-from infogaze.models import ModelFolderError, weights_digest
+from infogaze.model_description import ModelFolderError
+from infogaze.models import weights_digest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,6 +27,7 @@ from infogaze.progress import display
 from infogaze.rng import require_seed, stream_seed
 from infogaze.runs import read_config
 from infogaze.tasks.evaluate import evaluate
+from infogaze.tasks.requirements import require_place
 
 _BATCH_SIZE = 200
 
@@ -82,10 +83,7 @@ def calibrate(
             raise InfogazeError(f"{name} is {value}; it must be above 0 and below 1")
     if not 0.0 < share <= 1.0:
         raise InfogazeError(f"share is {share}; it must be above 0 and at most 1")
-    if out is None and str(model) in bundled():
-        raise InfogazeError(f"{model} is a bundled model, which stays as it is; out must name a folder for the new one")
-    if out is not None and Path(out).exists() and (not Path(out).is_dir() or any(Path(out).iterdir())):
-        raise InfogazeError(f"{out} is there already; out must name a new folder")
+    require_place(model, out)
     agent = load(model, device_named(device))
     _require_looks(model, agent)
     split = _test_split(model, root) if images is None else _pictures(agent, Path(images))

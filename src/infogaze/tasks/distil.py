@@ -25,7 +25,7 @@ from infogaze.nn.model import Model
 from infogaze.progress import display
 from infogaze.rng import require_seed, stream_seed
 from infogaze.runs import read_config
-from infogaze.tasks.requirements import require_fit
+from infogaze.tasks.requirements import require_fit, require_place
 from infogaze.training.distillation import distilled_from, maps_along_looks, regret
 
 
@@ -77,10 +77,7 @@ def distil(
     for name, value, least in (("num_scenes", num_scenes, 1), ("epochs", epochs, 1), ("num_trials", num_trials, 0)):
         if value < least:
             raise InfogazeError(f"{name} is {value}; it must be at least {least}")
-    if out is None and str(model) in bundled():
-        raise InfogazeError(f"{model} is a bundled model, which stays as it is; out must name a folder for the new one")
-    if out is not None and Path(out).exists() and (not Path(out).is_dir() or any(Path(out).iterdir())):
-        raise InfogazeError(f"{out} is there already; out must name a new folder")
+    require_place(model, out)
     where = device_named(device)
     agent = load(model, where)
     _require_imagination(model, agent)
