@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -23,7 +23,7 @@ from torch import Tensor
 from infogaze.errors import InfogazeError
 from infogaze.files import make_folder, read_whole, write_json, write_whole
 from infogaze.gaze.agent import Agent, Origin
-from infogaze.gaze.stopping import CalibratedStop
+from infogaze.gaze.stopping import CalibratedStop, Gain
 from infogaze.methods.registry import METHODS, build_for
 from infogaze.model_description import FORMAT, WEIGHTS, Description, ModelFolderError, name_of_today, read_description
 from infogaze.nn.distilled import DistilledGain
@@ -33,8 +33,6 @@ from infogaze.nn.typicality import Typicality
 from infogaze.pictures import Fit
 from infogaze.typed import to_plain
 
-Gain = Literal["exact", "distilled"]
-"""How looks are chosen: as the model's method does, or by what was distilled from that."""
 _TYPICALITY = "typicality.safetensors"
 _DISTILLED = "gain.safetensors"
 
@@ -68,8 +66,11 @@ def load(
                 f"{folder}: no such folder, and no bundled model has that name ({', '.join(bundled())})"
             )
         agent = _load(folder, device)
+    stop = agent.stop
     if gain == "distilled":
         agent = agent.with_distilled_gain()
+    # A rule promises nothing for the looks of another gain.
+    agent = agent.with_stop(stop if stop is not None and stop.gain == gain else None)
     return compiled(agent) if compile else agent
 
 

@@ -116,3 +116,21 @@ def test_a_calibrated_run_is_still_evaluated_in_full_and_not_measured_again(trai
     assert torch.equal(before.value, after.value)
     assert (run / "evaluation" / "records.safetensors").stat().st_mtime_ns == kept
     assert "stop" in json.loads((run / "model.json").read_text())
+
+
+def test_a_rule_for_the_looks_of_a_distilled_gain_is_asked_with_no_others(
+    trained: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copy(trained, home)
+    assert "no distilled gain" in calls.refused(capsys, "calibrate", str(run), *LOOSE, "--gain", "distilled")
+    infogaze.distil(run, num_scenes=8, epochs=1, num_trials=0, device="cpu", quiet=True)
+    done = infogaze.calibrate(run, gap=0.4, delta=0.4, gain="distilled", device="cpu", quiet=True)
+    assert done.stop.gain == "distilled"
+    assert infogaze.load(run).stop is None
+    fast = infogaze.load(run, gain="distilled")
+    assert fast.stop == done.stop
+    assert fast.episode()._stop == done.stop
+    assert not store.has(run / "evaluation", Records), "the evaluation of a run is of its exact gain"
+    infogaze.calibrate(run, gap=0.4, delta=0.4, device="cpu", quiet=True)
+    assert infogaze.load(run, gain="distilled").stop is None
+    assert infogaze.load(run).stop is not None

@@ -71,7 +71,7 @@ def test_a_picture_that_is_there_is_written_over_only_where_that_is_asked_for(
     out = tmp_path / "seen.png"
     out.write_bytes(b"a picture of my own")
     with monkeypatch.context() as patch:
-        patch.setattr("infogaze.cli.look.load", lambda name: pytest.fail(f"{name} was loaded"))
+        patch.setattr("infogaze.cli.look.load", lambda name, **given: pytest.fail(f"{name} was loaded"))
         line = refused(capsys, "look", "--model", model, "--out", out, "--budget", "2")
     assert all(word in line for word in (str(out), "--overwrite", "--out"))
     assert out.read_bytes() == b"a picture of my own"
@@ -103,7 +103,7 @@ def test_look_warns_of_a_scene_unlike_those_of_training(
 def test_where_no_picture_can_go_is_refused_before_a_look(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def loaded(name: str) -> None:
+    def loaded(name: str, **given: object) -> None:
         raise AssertionError(f"{name} was loaded")
 
     monkeypatch.setattr("infogaze.cli.look.load", loaded)
@@ -303,7 +303,7 @@ def test_looks_are_chosen_as_asked_and_else_as_the_model_was_saved(
     options: list[str], policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = tiny_agent(replace(CONFIG, channels=3), num_samples=5)
-    monkeypatch.setattr("infogaze.cli.look.load", lambda name: agent)
+    monkeypatch.setattr("infogaze.cli.look.load", lambda name, **given: agent)
     chosen_by, classify = [], Agent.classify
 
     def noted(looking: Agent, *given: Any, **options: Any) -> infogaze.Classification:

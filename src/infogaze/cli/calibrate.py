@@ -10,7 +10,7 @@ from typing import Annotated
 import tyro
 
 from infogaze.evaluation.estimates import Estimate
-from infogaze.gaze.stopping import RuleName
+from infogaze.gaze.stopping import Gain, RuleName
 from infogaze.tasks.calibrate import Trial, calibrate
 
 
@@ -35,6 +35,8 @@ class Calibrate:
     by_look: bool = False
     """Promise the same of the scenes that have stopped after at most t looks, for every t, with a threshold for each number of looks. It
     takes more scenes, and stops later."""
+    gain: Gain = "exact"
+    """What chooses the looks, the model's own gain or that of `infogaze distil`: the rule is for these looks, and for no others."""
     images: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint="")] = None
     """Labelled pictures, one sub-folder a class, that were used for nothing else; the test split of the run if not given."""
     share: float = 0.5
@@ -56,6 +58,7 @@ class Calibrate:
             delta=self.delta,
             rule=self.rule,
             by_look=self.by_look,
+            gain=self.gain,
             images=self.images,
             share=self.share,
             root=self.root,

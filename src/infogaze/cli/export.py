@@ -12,7 +12,8 @@ import tyro
 from infogaze.errors import InfogazeError
 from infogaze.export.contract import Precision
 from infogaze.export.write import CONTRACT, export_onnx
-from infogaze.models import Gain, load
+from infogaze.gaze.stopping import Gain
+from infogaze.models import load
 
 
 @dataclass(frozen=True, kw_only=True)

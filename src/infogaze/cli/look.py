@@ -69,7 +69,7 @@ class Look:
         require_drawable(self.out)
         if self.out.exists() and not self.overwrite:
             raise InfogazeError(f"{self.out} is there already; --overwrite writes over it, --out names another file")
-        agent = load(self.model)
+        agent = load(self.model, gain="distilled" if self.policy == "distilled" else "exact")
         if self.flip_tta not in {None, agent.flip_tta}:
             agent = agent.with_stop(None)
             agent.flip_tta = not agent.flip_tta
@@ -78,7 +78,6 @@ class Look:
         if self.policy == "distilled":
             if self.num_samples is not None:
                 raise InfogazeError("policy is 'distilled', which imagines nothing: num_samples is not to be given")
-            agent = agent.with_distilled_gain()
         elif self.policy != "own" or self.num_samples is not None:
             agent = agent.with_policy(self._policy(agent))
         picture = sample_picture() if self.image is None else self.image
@@ -109,7 +108,7 @@ class Look:
             return RasterPolicy()
         if self.policy == "gain" and not method.imagines:
             raise InfogazeError(
-                f"policy is 'gain', and a model by {agent.origin.method} imagines nothing; own, distilled, random or raster is allowed"
+                f"policy is 'gain', and a model by {agent.origin.method} imagines nothing; own, random or raster is allowed"
             )
         return method.policy(agent.origin.num_samples if self.num_samples is None else self.num_samples)
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from infogaze.cli.settings import RunFile, read_changes_of, resolved_options, with_read
-from infogaze.models import Gain
+from infogaze.gaze.stopping import Gain
 from infogaze.tasks.score import score
 
 

@@ -14,6 +14,8 @@ from torch import Tensor
 from infogaze.errors import InfogazeError
 from infogaze.nn.gain import entropy
 
+Gain = Literal["exact", "distilled"]
+"""How looks are chosen: as the model's method does, or by what was distilled from that."""
 RuleName = Literal["confidence", "entropy", "gain"]
 """What a rule that can be calibrated reads: the largest probability, the entropy of the class distribution, the largest gain left."""
 
@@ -130,6 +132,8 @@ class CalibratedStop:
     by_look: bool
     scenes: int
     """How many it was calibrated on."""
+    gain: Gain = "exact"
+    """What chose the looks that it was calibrated on: for no others does the promise hold."""
 
     def __post_init__(self) -> None:
         if len(self.thresholds) != self.budget - 1:

@@ -19,7 +19,7 @@ import numpy as np
 from infogaze.errors import InfogazeError
 from infogaze.files import create_whole, make_folder, read_json, write_whole
 from infogaze.gaze.agent import Agent
-from infogaze.models import Gain
+from infogaze.gaze.stopping import Gain
 from infogaze.typed import from_plain, to_plain
 
 MANIFEST = "score.json"

@@ -23,10 +23,10 @@ from infogaze.errors import DataError, InfogazeError
 from infogaze.gaze.agent import Agent
 from infogaze.gaze.classification import scene_of
 from infogaze.gaze.sensor import EpisodeSensor
-from infogaze.gaze.stopping import Confident
+from infogaze.gaze.stopping import Confident, Gain
 from infogaze.grid import tensor_of
 from infogaze.methods.registry import METHODS
-from infogaze.models import Gain, load
+from infogaze.models import load
 from infogaze.rng import require_seed, seeds_at
 
 ADDED = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -19,7 +19,7 @@ from infogaze.evaluation.exact_pass import Records, exact_pass
 from infogaze.evaluation.measurement import Subject
 from infogaze.evaluation.risk_control import calibrated, looks_by, outcomes, require_enough
 from infogaze.gaze.agent import Agent
-from infogaze.gaze.stopping import CalibratedStop, RuleName
+from infogaze.gaze.stopping import CalibratedStop, Gain, RuleName
 from infogaze.methods.registry import METHODS
 from infogaze.models import bundled, load, save, store_stop
 from infogaze.pictures import Form
@@ -64,6 +64,7 @@ def calibrate(
     delta: float = 0.05,
     rule: RuleName = "confidence",
     by_look: bool = False,
+    gain: Gain = "exact",
     images: str | os.PathLike[str] | None = None,
     share: float = 0.5,
     root: str | os.PathLike[str] | None = None,
@@ -84,18 +85,19 @@ def calibrate(
     if not 0.0 < share <= 1.0:
         raise InfogazeError(f"share is {share}; it must be above 0 and at most 1")
     require_place(model, out)
-    agent = load(model, device_named(device))
+    agent = load(model, device_named(device), gain=gain)
     _require_looks(model, agent)
     split = _test_split(model, root) if images is None else _pictures(agent, Path(images))
     count = round(share * len(split))
     require_enough(count, gap=gap, delta=delta, by_look=by_look)
-    if images is None:
+    if images is None and gain == "exact":
         evaluate(model, measure=("records",), root=root, device=device, quiet=quiet)
         records = store.read(Path(model) / "evaluation", Records)
     else:
         records = _looked_at(agent, split, seed=seed, quiet=quiet)
     order = torch.randperm(len(split), generator=torch.Generator().manual_seed(stream_seed(seed, "calibration")))
-    stop = calibrated(_some(records, order[:count]), rule, gap=gap, delta=delta, by_look=by_look)
+    found = calibrated(_some(records, order[:count]), rule, gap=gap, delta=delta, by_look=by_look)
+    stop = replace(found, gain=gain)
     if out is None:
         store_stop(Path(model), stop)
     else:

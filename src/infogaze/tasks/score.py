@@ -13,7 +13,7 @@ from infogaze.data.options import ReadOptions
 from infogaze.data.registry import SETS
 from infogaze.devices import device_named
 from infogaze.errors import InfogazeError
-from infogaze.models import Gain
+from infogaze.gaze.stopping import Gain
 from infogaze.progress import Bar, display
 from infogaze.scoring.parts import Manifest, claim, model_digest, parts_of, read_parts, require_pyarrow, write_part
 from infogaze.scoring.parts import Part as Stretch
