@@ -90,6 +90,7 @@ def test_a_row_without_its_data_and_its_folder_says_how_it_is_called(row: Path) 
         ("ask.py", ["bright-frame", "set.npz", "10"], "QUESTION DATA SCENES MODEL [OTHER...]"),
         ("travel.py", ["set.npz", "10"], "DATA SCENES MODEL..."),
         ("stopping.py", ["set.npz"], "DATA MODEL..."),
+        ("distil.py", ["set.npz", "digits"], "DATA MODEL OUT [SCENES]"),
         ("ship.py", [], "RUN src/infogaze/bundled/NAME"),
         ("draw_sample.py", [], "PNG"),
         ("draw_pictures.py", [], "FOLDER"),
@@ -110,6 +111,7 @@ def test_a_recipe_called_with_too_little_says_how_it_is_called(name: str, given:
         ("ask.py", ["bright-frame", "nosuch.npz", "10", "digits"], "nosuch.npz: no such file"),
         ("travel.py", ["nosuch.npz", "10", "digits"], "nosuch.npz: no such file"),
         ("stopping.py", ["nosuch.npz", "digits"], "nosuch.npz: no such file"),
+        ("distil.py", ["nosuch.npz", "digits", "out"], "nosuch.npz: no such file"),
         ("ship.py", ["nowhere", "out"], "nowhere: no such folder"),
         ("draw_sample.py", ["picture.nosuch"], "unknown file extension: .nosuch"),
         ("draw_pictures.py", ["nowhere"], "[Errno 2] No such file or directory: 'nowhere/airplane.png'"),
@@ -293,6 +295,26 @@ def test_stopping_tells_the_looks_and_the_accuracy_of_each_rule(tmp_path: Path) 
     for line in lines:
         assert ": 7.00 (0.00) looks" in line, "ten scenes promise nothing, so nothing stops"
         assert "broken 0.0 %, on the other half 0.0 %" in line
+
+
+@pytest.mark.slow
+def test_distil_gives_a_model_a_gain_and_tells_what_it_costs_by_look(tmp_path: Path) -> None:
+    path = pictures(tmp_path / "set.npz", 1)
+    head, _, *lines = recipe("distil.py", path, "digits", tmp_path / "model", "20").splitlines()[-9:]
+    assert head == "digits, 20 training scenes, 10 test scenes"
+    test = load_set("arrays", path).test
+    exact, distilled = (
+        roll_out(agent, test).correct.double().mean(0)
+        for agent in (infogaze.load("digits"), infogaze.load(tmp_path / "model", gain="distilled"))
+    )
+    for look, line in enumerate(lines):
+        number, lost, *told = re.split(r": |, | and ", line)
+        assert int(number) == look
+        assert [float(word) for word in told[:2]] == pytest.approx(
+            [100 * float(exact[look]), 100 * float(distilled[look])], abs=NEARLY
+        )
+        assert lost == "-" if look == 0 else float(lost.split()[0]) >= 0.0
+    assert len(lines) == 7
 
 
 @pytest.mark.slow
