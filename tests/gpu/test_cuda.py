@@ -19,11 +19,17 @@ from torch import Tensor, nn
 
 from infogaze.data.augmentation import Augmentation
 from infogaze.data.feed import Feed
+from infogaze.data.registry import load_set
 from infogaze.data.sets import Split
+from infogaze.evaluation.rollouts import roll_out
 from infogaze.gaze.captured import CapturedPolicy
+from infogaze.gaze.looking import take_look
 from infogaze.gaze.policies import GainPolicy
+from infogaze.gaze.sensor import EpisodeSensor
+from infogaze.gaze.stopping import Gain
 from infogaze.methods import dictionary
 from infogaze.methods.three_phases import PHASES
+from infogaze.models import load
 from infogaze.nn.compilation import compile_parts
 from infogaze.nn.config import ModelConfig
 from infogaze.nn.model import GlimpseClassifier, Model, build
@@ -280,3 +286,27 @@ def test_two_processes_with_synchronised_batch_norm_lose_as_one_does(tmp_path: P
     torch.testing.assert_close(
         torch.load(tmp_path / "losses", weights_only=True), torch.tensor(expected), rtol=1e-3, atol=1e-3
     )
+
+
+@pytest.mark.parametrize("gain", ["exact", "distilled"])
+def test_no_look_of_a_compiled_model_waits_for_the_device(gain: Gain) -> None:
+    agent = load("digits", "cuda", gain=gain, compile=True)
+    images = load_set("digits").test.images[:BATCH].cuda()
+    agent.run(EpisodeSensor(images, SIZES.glimpse_size), batch=BATCH)  # compiled and captured
+    sensor, episode = EpisodeSensor(images, SIZES.glimpse_size), agent.episode(BATCH)
+    take_look(episode, sensor.look)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        while not episode.done:
+            take_look(episode, sensor.look)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert len(episode.history) == agent.num_looks
+
+
+def test_the_compiled_exact_pass_is_nearly_the_plain_one() -> None:
+    test = load_set("digits").test
+    plain, fast = (roll_out(load("digits", "cuda", compile=compile), test, batch_size=256) for compile in (False, True))
+    assert torch.equal(plain.labels, fast.labels)
+    assert torch.equal(plain.locations[:, 0], fast.locations[:, 0])
+    assert (plain.correct.double().mean(0) - fast.correct.double().mean(0)).abs().max() < 0.03, "600 drawings"
