@@ -26,6 +26,7 @@ from infogaze.evaluation.sample_counts import COUNTS, sample_counts
 from infogaze.evaluation.showcase import COMMON, FAILURES, SUCCESSES, class_means, picked, showcase
 from infogaze.evaluation.travelled import EXPOSURE, POLICIES, stage_for, time_of_random_looks, travelled
 from infogaze.gaze.policies import ScenePolicy
+from infogaze.gaze.sensor import EpisodeSensor
 from infogaze.methods.cnn import PictureBackbone
 from infogaze.methods.registry import build_for
 from infogaze.models import make_agent
@@ -350,12 +351,12 @@ def test_many_looks_begin_as_the_records_and_cover_all_places_where_the_policy_n
 ) -> None:
     sensors: list[ImageSensor] = []
 
-    class Kept(ImageSensor):
+    class Kept(EpisodeSensor):
         def __init__(self, images: Tensor, glimpse_size: int) -> None:
             super().__init__(images, glimpse_size)
             sensors.append(self)
 
-    monkeypatch.setattr("infogaze.evaluation.rollouts.ImageSensor", Kept)
+    monkeypatch.setattr("infogaze.evaluation.rollouts.EpisodeSensor", Kept)
     heard: list[int] = []
     found = many_looks(subject_of(agent_of(method)), heard.append)
     assert heard == [SCENES]

@@ -19,6 +19,14 @@ def test_class_probabilities_are_the_softmax_of_one_linear_layer(training: bool)
     torch.testing.assert_close(classifier(hidden).exp(), expected)
 
 
+@pytest.mark.parametrize("shape", [(), (2,), (4, 3), (0,), (0, 5), (2, 3, 4)], ids=str)
+def test_beliefs_may_have_any_leading_dimensions_and_be_none(shape: tuple[int, ...]) -> None:
+    classifier, hidden = used(Classifier(6, 3)), normal(*shape, 6)
+    found = classifier(hidden)
+    assert found.shape == (*shape, 3)
+    torch.testing.assert_close(found, classifier.linear(hidden).log_softmax(-1))
+
+
 @pytest.mark.parametrize("hops", [0, 1, 3])
 @torch.no_grad()
 def test_a_map_has_no_randomness_but_the_noise_it_is_given(hops: int) -> None:
