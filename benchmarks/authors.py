@@ -18,6 +18,7 @@ import torch
 from latency import in_torch
 
 import infogaze
+from infogaze.methods.registry import METHODS
 from infogaze.presets import preset
 
 Acts = tuple[Callable[[], object], Callable[[], object]]
@@ -72,12 +73,22 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("checkout", help="a clone of the authors' repository")
     parser.add_argument("--models", nargs="+", default=["cifar10-paper", "cifar10"], help="bundled models, or folders")
+    parser.add_argument(
+        "--entries", type=int, nargs="*", default=[32, 16, 8], help="of a dictionary, beside the model's own number"
+    )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=30)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    agents = {name: infogaze.load(name) for name in given.models}
-    agents |= {f"{name}, distilled gain": of.with_distilled_gain() for name, of in agents.items() if of.distilled}
+    loaded = {name: infogaze.load(name) for name in given.models}
+    fewer = {
+        f"{name}, {entries} entries": of.with_policy(METHODS[of.origin.method].policy(entries))
+        for name, of in loaded.items()
+        for entries in given.entries
+        if of.origin is not None and METHODS[of.origin.method].imagination == "dictionary"
+    }
+    distilled = {f"{name}, distilled gain": of.with_distilled_gain() for name, of in loaded.items() if of.distilled}
+    agents = {**loaded, **fewer, **distilled}
     scene = next(iter(agents.values())).classify(infogaze.sample_picture()).scene[None]
     codes = {"authors": of_the_authors(given.checkout, scene / 127.5 - 1.0)}
     codes |= {name: in_torch(agent, scene.numpy()) for name, agent in agents.items()}

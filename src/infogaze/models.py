@@ -182,10 +182,13 @@ def store_stop(folder: Path, stop: CalibratedStop | None) -> None:
 
 
 def store_distilled(folder: Path, distilled: DistilledGain) -> None:
-    """Give the model in a folder a distilled gain, beside its weights, which are not touched."""
+    """Give the model in a folder a distilled gain, beside its weights, which are not touched. A rule for the looks of the gain that was
+    there before promises nothing now, and is taken away."""
     path, data = folder / "model.json", _distilled_file(distilled, torch.float32)
+    found = read_description(path)
+    stop = None if found.stop is not None and found.stop.gain == "distilled" else found.stop
     write_whole(folder / _DISTILLED, data)
-    write_json(path, to_plain(replace(read_description(path), distilled=_digest(data), format=FORMAT)))
+    write_json(path, to_plain(replace(found, distilled=_digest(data), stop=stop, format=FORMAT)))
 
 
 def weights_digest(folder: Path) -> str:

@@ -131,6 +131,9 @@ def test_a_rule_for_the_looks_of_a_distilled_gain_is_asked_with_no_others(
     assert fast.stop == done.stop
     assert fast.episode()._stop == done.stop
     assert not store.has(run / "evaluation", Records), "the evaluation of a run is of its exact gain"
+    infogaze.distil(run, num_scenes=8, epochs=2, num_trials=0, device="cpu", quiet=True)
+    assert infogaze.load(run, gain="distilled").stop is None, "another gain has other looks"
     infogaze.calibrate(run, gap=0.4, delta=0.4, device="cpu", quiet=True)
+    infogaze.distil(run, num_scenes=8, epochs=1, num_trials=0, device="cpu", quiet=True)
     assert infogaze.load(run, gain="distilled").stop is None
     assert infogaze.load(run).stop is not None

@@ -173,7 +173,7 @@ def _about(run: _Run, subject: Subject, *, compile: bool) -> About:
         deployable=method.sees != "scene",
         whole=method.sees == "everything",
         first_looks=subject.seed,
-        device=f"{machine}, records compiled in bfloat16" if compile else machine,
+        device=f"{machine}, records compiled in bfloat16" if compile and method.sees == "looks" else machine,
         versions={name: value for name, value in versions().items() if name in {"infogaze", "python", "torch"}},
         weights=weights_digest(run.folder),
         flip_tta=agent.flip_tta,
